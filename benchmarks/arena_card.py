@@ -12,7 +12,7 @@ from hashlib import sha256
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.data.datasets import default_data_dir
-from fedgrid.engine.runtime.run.prepare import held_in
+from fedgrid.engine.runtime.run.prepare import find_partition
 from fedgrid.grids.arena.definition import VERSION, Arena, load_arena
 
 
@@ -48,7 +48,7 @@ def format_card(arena: Arena) -> str:
         "training": first.training.model_dump(mode="json"),
         "trials": arena.trials,
         "steps_of_fine_tuning": arena.budget,
-        "left_out": list(arena.left_out),
+        "left_out": list(arena.exclusion_notes),
         "families": families,
     }
     return json.dumps(card, indent=1) + "\n"
@@ -59,7 +59,7 @@ def hash_partition(run: RunConfig, arena: Arena) -> str:
     # Clients that move (`drift`) do so between the first round and the last.
     digest = sha256()
     for round_index in (0, run.training.rounds - 1):
-        held = held_in(run, arena.data_dir, round_index)
+        held = find_partition(run, arena.data_dir, round_index)
         clients = zip(held.group_K, held.train_K, held.test_K, strict=True)
         for client, (group, train, test) in enumerate(clients):
             digest.update(f"{client} {group} {len(train)} {len(test)}\n".encode())

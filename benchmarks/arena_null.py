@@ -15,12 +15,12 @@ from itertools import combinations
 
 import numpy as np
 
-from fedgrid.grids.arena import kept
+from fedgrid.grids.arena import stored_results
 from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.scoring.paired_tests import holm
-from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING, Field, Question, field_of
+from fedgrid.tracking.scoring.paired_tests import apply_holm
+from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING, Field, Question, build_field
 from fedgrid.tracking.verdicts.outcomes import Protocol
-from fedgrid.tracking.verdicts.power import judge
+from fedgrid.tracking.verdicts.power import judge_pairs
 
 ARENAS = 200
 VARIED = ("disjoint", "rotated", "overlapping", "swapped", "two-levels", "iid", "dirichlet", "one-odd-client")
@@ -36,9 +36,9 @@ QUESTIONS: tuple[tuple[Question, Protocol], ...] = (
 def main(arguments: Sequence[str] = ()) -> None:
     """Print, for each question and protocol, the share of false verdicts and a line for each method."""
     num_arenas = int(arguments[0]) if arguments else ARENAS
-    outcomes = tuple(kept.read().outcomes.values())
+    outcomes = tuple(stored_results.read_results().outcomes.values())
     for question, protocol in QUESTIONS:
-        field = field_of(outcomes, question, protocol, "")
+        field = build_field(outcomes, question, protocol, "")
         assert field is not None, "the kept rows have all methods"
         kinds_N = np.array([find_kind(family) for family in field.labels.values()])
         share = estimate_false_share(field, kinds_N, num_arenas)
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] = ()) -> None:
                 if method != rival
                 for p, corrected in [columns[rival][method]]
             ]
-            print(f"  {method:16}{field.scores_of(method).mean():.3f}  {'; '.join(cells)}")
+            print(f"  {method:16}{field.stack_scores(method).mean():.3f}  {'; '.join(cells)}")
 
 
 def find_kind(family: str) -> str:
@@ -74,7 +74,7 @@ def estimate_false_share(field: Field, kinds_N: Array, num_arenas: int) -> float
         num_arenas: how many shuffled arenas to draw.
     """
     rng = np.random.default_rng(0)
-    scores_MN = np.stack([field.scores_of(method) for method in field.ranks])
+    scores_MN = np.stack([field.stack_scores(method) for method in field.ranks])
     pairs = np.array([*combinations(range(len(scores_MN)), 2)])
     count = 0
     for _ in range(num_arenas):
@@ -82,7 +82,7 @@ def estimate_false_share(field: Field, kinds_N: Array, num_arenas: int) -> float
         for kind in sorted({*kinds_N}):
             is_member_N = kinds_N == kind
             shuffled_MN[:, is_member_N] = scores_MN[rng.permutation(len(scores_MN))][:, is_member_N]
-        verdicts = judge(shuffled_MN[pairs[:, 0]] - shuffled_MN[pairs[:, 1]])
+        verdicts = judge_pairs(shuffled_MN[pairs[:, 0]] - shuffled_MN[pairs[:, 1]])
         count += any(word != "not shown" for word in verdicts)
     return count / num_arenas
 
@@ -90,9 +90,9 @@ def estimate_false_share(field: Field, kinds_N: Array, num_arenas: int) -> float
 def test_by_kind(field: Field, kinds_N: Array, rival: str) -> dict[str, tuple[float, float]]:
     """Test each method's difference from `rival` by kind: method -> p, and p after Holm's correction."""
     methods = [method for method in field.ranks if method != rival]
-    rival_N = field.scores_of(rival)
-    p_values = [compute_flip_p(field.scores_of(method) - rival_N, kinds_N) for method in methods]
-    return dict(zip(methods, zip(p_values, holm(p_values), strict=True), strict=True))
+    rival_N = field.stack_scores(rival)
+    p_values = [compute_flip_p(field.stack_scores(method) - rival_N, kinds_N) for method in methods]
+    return dict(zip(methods, zip(p_values, apply_holm(p_values), strict=True), strict=True))
 
 
 def compute_flip_p(differences_N: Array, kinds_N: Array) -> float:

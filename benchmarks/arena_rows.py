@@ -16,10 +16,10 @@ from fedgrid.engine.runtime.data.datasets import default_data_dir
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.arena.command import run_arena
 from fedgrid.grids.arena.definition import load_arena
-from fedgrid.grids.arena.kept import KeptResults
+from fedgrid.grids.arena.stored_results import StoredResults
 from fedgrid.grids.execution.run import Launcher
 from fedgrid.grids.planning.options import LaunchOptions
-from fedgrid.grids.search.run import advance
+from fedgrid.grids.search.run import continue_search
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -31,10 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--in-process", action="store_true")
     given = parser.parse_args(arguments)
     options = LaunchOptions(default_data_dir(), in_process=given.in_process)
-    launcher = Launcher(Storage.of(given.storage), options, Console())
+    launcher = Launcher(Storage.from_text(given.storage), options, Console())
     arena = load_arena(None, given.dataset, [], (), 8, options.data_dir, only=given.families)
-    search = partial(advance, storage=launcher.storage, options=options, console=launcher.console)
-    result = run_arena(arena, KeptResults(), launcher, search)
+    search = partial(continue_search, storage=launcher.storage, options=options, console=launcher.console)
+    result = run_arena(arena, StoredResults(), launcher, search)
     sys.exit(bool(result.failures or result.stopped))
 
 

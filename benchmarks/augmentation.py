@@ -23,7 +23,7 @@ from benchmarks.training import (
     time_in_turns,
 )
 from fedgrid.engine.federation.models.normalisation import Normalised
-from fedgrid.engine.federation.training.local import train
+from fedgrid.engine.federation.training.local import train_client
 from fedgrid.engine.federation.training.settings import LocalTraining
 
 IMAGES, REPEATS = 512, 9
@@ -59,7 +59,7 @@ def build_training(model: str, shape: Shape, batch_size: int, *, augment: bool, 
         learning_rate=0.01,
         augment=("crop", "flip") if augment else (),
     )
-    return lambda: train(flat, start, images, labels, settings, np.random.default_rng(1))
+    return lambda: train_client(flat, start, images, labels, settings, np.random.default_rng(1))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

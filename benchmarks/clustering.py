@@ -17,12 +17,12 @@ import ray
 
 from benchmarks.memory import read_private_mb
 from benchmarks.options import build_parser
-from fedgrid.algorithms.clustering.measures import temperature
+from fedgrid.algorithms.clustering.measures import compute_temperature
 from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
 from fedgrid.algorithms.updates.updates import Updates
-from fedgrid.engine.federation.inputs import pixels
-from fedgrid.engine.federation.models.flat_vectors import blank, layout_of
-from fedgrid.grids.ray_cluster.cluster import connected
+from fedgrid.engine.federation.inputs import image_inputs
+from fedgrid.engine.federation.models.flat_vectors import build_blank, read_layout
+from fedgrid.grids.ray_cluster.cluster import connect_to_ray
 
 CLIENTS = 30
 THREADS = 2
@@ -41,7 +41,7 @@ def fill_store(layout: Layout) -> list[Vector]:
 def compute_streamed(vectors: list[Vector], layout: Layout) -> float:
     """Compute the temperature by blocks of columns, as the engine does."""
     updates = Updates(dict(enumerate(vectors)), layout, similarity_over="state", threads=THREADS)
-    return temperature(updates.cosine_distances_KK)
+    return compute_temperature(updates.cosine_distances_KK)
 
 
 def compute_by_tensor(vectors: list[Vector], layout: Layout) -> float:
@@ -51,7 +51,7 @@ def compute_by_tensor(vectors: list[Vector], layout: Layout) -> float:
         block = np.stack([vector[part] for vector in vectors])
         gram_KK += block @ block.T
     norms_K = np.sqrt(np.diagonal(gram_KK))
-    return temperature(1 - gram_KK / np.outer(norms_K, norms_K))
+    return compute_temperature(1 - gram_KK / np.outer(norms_K, norms_K))
 
 
 def time_work(work: Callable[[], float]) -> tuple[float, float, float]:
@@ -66,9 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = build_parser(__doc__, "updates of LeNet-5, each way once")
     quick: bool = parser.parse_args(arguments).quick
     model, size = ("lenet5", (1, 28, 28)) if quick else ("resnet34", (3, 32, 32))
-    layout = layout_of(blank(model, pixels(*size), 10))
+    layout = read_layout(build_blank(model, image_inputs(*size), 10))
     if quick:
-        with connected():
+        with connect_to_ray():
             compare_ways(layout, repeats=1)
     else:
         ray.init(num_cpus=2, object_store_memory=4 * 2**30, include_dashboard=False, log_to_driver=False)

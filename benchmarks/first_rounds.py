@@ -36,12 +36,12 @@ from benchmarks.plateau import (
     read_archived_temperatures,
     write_rows,
 )
-from fedgrid.algorithms.clustering.measures import temperature
+from fedgrid.algorithms.clustering.measures import compute_temperature
 from fedgrid.algorithms.updates.products import Products
 from fedgrid.engine.federation.clients.process import keep_freed_memory
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.grids.presets.load import load_grid
-from fedgrid.tracking.papers.shared.paper import csv_rows
+from fedgrid.tracking.papers.shared.paper import read_csv_rows
 
 ROUNDS_AFTER_RISE, MAX_ROUNDS = 2, 15
 """Rounds that are trained after the first rise, and in all at most."""
@@ -81,7 +81,7 @@ def list_views(shared_prefix: SharedPrefix) -> dict[str, SharedPrefix]:
 def compute_temperatures(rounds: Sequence[Round]) -> list[float]:
     """Compute the temperature of each round."""
     products = [Products(each.gram_MM, np.zeros(len(each.clients)), 0.0) for each in rounds]
-    return [temperature(each.cosine_distances_KK) for each in products]
+    return [compute_temperature(each.cosine_distances_KK) for each in products]
 
 
 def is_enough(rounds: Sequence[Round], limit: int = MAX_ROUNDS) -> bool:
@@ -127,13 +127,13 @@ class Archive:
 
     def __init__(self, reference: Path) -> None:
         self.temperatures: Mapping[Scenario, list[float]] = defaultdict(list)
-        for row in csv_rows(reference / "published_temperature.csv"):
+        for row in read_csv_rows(reference / "published_temperature.csv"):
             self.temperatures[_parse_scenario(row)].append(float(row["temperature"]))
         # CIFAR-10's runs of the temperature have another configuration than those of OCFL.
         for results in (reference / "archive/experiments/CIFAR10").glob("*/*/*/kmeans_*/results"):
             row = dict(zip(("dataset", "overlap", "balance", "n"), results.parts[-6:-2], strict=True))
             self.temperatures[_parse_scenario(row)] = read_archived_temperatures(results)
-        rows = csv_rows(reference / "published_clustering.csv")
+        rows = read_csv_rows(reference / "published_clustering.csv")
         self.clusterings = {(_parse_scenario(row), row["algorithm"]): row for row in rows}
 
     def describe_clustering(self, scenario: Scenario, name: str) -> str:

@@ -17,12 +17,12 @@ from benchmarks.stacked import build_worker
 from benchmarks.training import CLASSES, build_flat_model, make_images
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import TrainTask
-from fedgrid.engine.federation.clients.process import fixed_numerics
+from fedgrid.engine.federation.clients.process import fix_numerics
 from fedgrid.engine.federation.inputs import Inputs
-from fedgrid.engine.federation.models.flat_vectors import FlatModule, initial_vector
+from fedgrid.engine.federation.models.flat_vectors import FlatModule, draw_initial_vector
 from fedgrid.engine.federation.models.normalisation import MixedPrecision
-from fedgrid.engine.federation.training.evaluation import to_inputs
-from fedgrid.engine.federation.training.local import train
+from fedgrid.engine.federation.training.evaluation import convert_to_inputs
+from fedgrid.engine.federation.training.local import train_client
 from fedgrid.engine.federation.training.settings import LocalTraining, Precision
 
 Numbers = Literal["float32", "TF32", "bfloat16"]
@@ -76,7 +76,7 @@ def build_work(cell: Cell, device: str) -> Callable[[], object]:
     """Build a function that trains all images of the cell's clients once, from the same model."""
     if cell.way == STACKED:
         task = [TrainTask(Order(client, (0,)), 0, evaluate=False) for client in range(cell.clients)]
-        start = initial_vector(cell.model, Inputs("pixels", cell.shape), CLASSES, seed=0)
+        start = draw_initial_vector(cell.model, Inputs("pixels", cell.shape), CLASSES, seed=0)
         held = build_worker(cell.model, cell.shape, cell.clients, cell.images, build_settings(cell), device)
         return partial(held.train, task, [start], {})
 
@@ -93,7 +93,7 @@ def build_work(cell: Cell, device: str) -> Callable[[], object]:
     if cell.way == COMPILE:
         flat.module = cast(nn.Module, torch.compile(flat.module))
     generator = np.random.default_rng(1)
-    return lambda: train(flat, start, images, labels, build_settings(cell), generator)
+    return lambda: train_client(flat, start, images, labels, build_settings(cell), generator)
 
 
 def build_settings(cell: Cell) -> LocalTraining:
@@ -151,16 +151,16 @@ def _replay_epoch(
     rng: np.random.Generator,
 ) -> np.ndarray:
     """Train an epoch as `local.train` does, each step a replay of the graph."""
-    flat.write(start)
+    flat.write_vector(start)
     size = len(captured.labels)
     order = torch.from_numpy(rng.permutation(len(labels))).to(labels.device)
-    inputs, targets = to_inputs(images[order]), labels[order]
+    inputs, targets = convert_to_inputs(images[order]), labels[order]
     # A graph has one size of batch: images of a last, smaller one are left out.
     for begin in range(0, len(labels) - size + 1, size):
         captured.inputs.copy_(inputs[begin : begin + size])
         captured.labels.copy_(targets[begin : begin + size])
         captured.graph.replay()
-    return flat.read()
+    return flat.read_vector()
 
 
 class Bench:
@@ -182,7 +182,7 @@ class Bench:
         if self._device != "cpu":
             torch.cuda.reset_peak_memory_stats()
         self._cell = cell
-        with fixed_numerics(cell.numbers == "TF32"):
+        with fix_numerics(cell.numbers == "TF32"):
             work = build_work(cell, self._device)
             work()
         self._work = work
@@ -192,7 +192,7 @@ class Bench:
         assert self._work is not None, "prepare() comes first"
         assert self._cell is not None
         done, started = 0, perf_counter()
-        with fixed_numerics(self._cell.numbers == "TF32"):
+        with fix_numerics(self._cell.numbers == "TF32"):
             # Training returns a vector in main memory, so that each turn waits for the device.
             while not done or perf_counter() - started < seconds:
                 self._work()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from benchmarks.gpu_cells import STACKED, Cell, Numbers, Way
-from fedgrid.engine.runtime.clients.machine import driver
+from fedgrid.engine.runtime.clients.machine import find_driver_version
 
 if TYPE_CHECKING:
     from benchmarks.gpu import Measurements
@@ -117,4 +117,4 @@ def _name_device(device: str) -> str:
     """Name the device, with the versions of torch and of its driver."""
     if device == "cpu":
         return f"the CPU (torch {torch.__version__})"
-    return f"{torch.cuda.get_device_name(0)} (torch {torch.__version__}, driver {driver()})"
+    return f"{torch.cuda.get_device_name(0)} (torch {torch.__version__}, driver {find_driver_version()})"

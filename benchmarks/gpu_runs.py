@@ -7,14 +7,14 @@ from tempfile import TemporaryDirectory
 import pyarrow.parquet as pq
 
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data.datasets import find
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.data.datasets import find_dataset
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.planning.estimate import Estimator, Speed, run_seconds
-from fedgrid.grids.planning.images import expected_images
-from fedgrid.grids.planning.workload import workload_of
+from fedgrid.grids.planning.estimate import Estimator, Speed, estimate_run_seconds
+from fedgrid.grids.planning.images import estimate_images
+from fedgrid.grids.planning.workload import find_workload
 from fedgrid.grids.presets.load import load_grid
 
 NO_DATA = Path("data")
@@ -29,7 +29,7 @@ def is_same_partition(device: str, model: str) -> bool:
 
 def compute_clusters(device: str, model: str) -> list[int]:
     """Compute the cluster of each round and client of a small run on digits: 12 clients, 5 rounds."""
-    config = complete(
+    config = complete_config(
         {
             "algorithm": "ocfl-kmeans",
             "clients": 12,
@@ -42,10 +42,10 @@ def compute_clusters(device: str, model: str) -> list[int]:
     )
     with TemporaryDirectory() as folder:
         session = Session(InProcessPool(device), NO_DATA)
-        session.open(config, Storage.of(folder))
+        session.open(config, Storage.from_text(folder))
         for _ in range(config.training.rounds):
             session.next_round()
-        records = pq.read_table(folder_of(Path(folder), config) / "clients.parquet")
+        records = pq.read_table(build_folder_path(Path(folder), config) / "clients.parquet")
         clusters: list[int] = records["cluster"].to_pylist()
     return clusters
 
@@ -64,17 +64,17 @@ def project_hours(grid: str, device: str, gains: Mapping[str, float]) -> float |
         The hours; None if a model was not measured.
     """
     runs = load_grid(grid, {}, (), NO_DATA).runs
-    workloads = [workload_of(run, NO_DATA) for run in runs]
+    workloads = [find_workload(run, NO_DATA) for run in runs]
     if any(workload.model not in gains for workload in workloads):
         return None
     seconds, estimator = 0.0, Estimator(NO_DATA, device, {})
     for run, workload in zip(runs, workloads, strict=True):
-        images = expected_images(run, find(run.dataset, NO_DATA))
-        speed = share_speed(estimator.speed_of(workload), gains[workload.model])
-        seconds += run_seconds(run, images, speed, run.training.rounds)
+        images = estimate_images(run, find_dataset(run.dataset, NO_DATA))
+        speed = share_speed(estimator.measure_speed(workload), gains[workload.model])
+        seconds += estimate_run_seconds(run, images, speed, run.training.rounds)
     return seconds / HOUR
 
 
 def share_speed(speed: Speed, gain: float) -> Speed:
     """Compute the speed of a GPU whose processes do `gain` times as much as one."""
-    return Speed(speed.turn / gain, speed.image / gain)
+    return Speed(speed.seconds_per_turn / gain, speed.seconds_per_image / gain)

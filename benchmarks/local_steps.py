@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from fedgrid.engine.runtime.data.datasets import default_data_dir
-from fedgrid.engine.runtime.run.prepare import held_in
+from fedgrid.engine.runtime.run.prepare import find_partition
 from fedgrid.grids.arena.definition import BUDGET
 from fedgrid.grids.presets.load import load_grid
 
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     federations = {(run.split, run.clients, run.seed): run for run in grid.runs}
     steps: dict[str, list[int]] = {}
     for run in federations.values():
-        held = [len(positions) for positions in held_in(run, given.data, 0).train_K]
+        held = [len(positions) for positions in find_partition(run, given.data, 0).train_K]
         each = [run.training.local_epochs * ceil(count / run.training.batch_size) for count in held]
         steps.setdefault(run.split.kind, []).extend(each)
     rounds = max(run.training.rounds for run in grid.runs)

@@ -22,10 +22,10 @@ import torch
 
 from benchmarks.options import build_parser
 from fedgrid.engine.federation.clients.messages import Memories, Models, Reply, TrainTask
-from fedgrid.engine.federation.clients.process import own_peak
+from fedgrid.engine.federation.clients.process import measure_own_peak
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 
@@ -79,7 +79,7 @@ def write_images(path: Path, clients: int, images: int) -> None:
 
 def build_run(path: Path, given: argparse.Namespace) -> RunConfig:
     """Build the run's configuration from the options."""
-    return complete(
+    return complete_config(
         {
             "dataset": f"npz:{path}",
             "clients": given.clients,
@@ -118,8 +118,8 @@ def measure_rounds(run: RunConfig, folder: Path, profile: cProfile.Profile | Non
     pool = TimedPool()
     session = Session(pool, folder)
     began = time.process_time()
-    session.open(run, Storage.of(folder / "runs"))
-    print(f"opened in {time.process_time() - began:.1f} s; {own_peak().megabytes:.0f} MB", flush=True)
+    session.open(run, Storage.from_text(folder / "runs"))
+    print(f"opened in {time.process_time() - began:.1f} s; {measure_own_peak().megabytes:.0f} MB", flush=True)
     began = time.process_time()
     session.next_round()
     taken = time.process_time() - began
@@ -135,14 +135,14 @@ def measure_rounds(run: RunConfig, folder: Path, profile: cProfile.Profile | Non
     total, training, rounds = time.process_time() - began, pool.seconds, run.training.rounds - 2
     print(
         f"{total / rounds:.2f} s a round, of it training {training / rounds:.2f}; the rest over training "
-        f"{total / training - 1:.2f}; peak {own_peak().megabytes:.0f} MB",
+        f"{total / training - 1:.2f}; peak {measure_own_peak().megabytes:.0f} MB",
         flush=True,
     )
     began = time.process_time()
     session.next_round()
     print(
         f"the last round, with all records joined: {time.process_time() - began:.1f} s; "
-        f"peak {own_peak().megabytes:.0f} MB"
+        f"peak {measure_own_peak().megabytes:.0f} MB"
     )
 
 

@@ -22,7 +22,7 @@ from benchmarks.memory import read_status
 from benchmarks.options import build_parser
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.data.datasets import default_data_dir
-from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.run.run_folder import RunFolder, build_folder_path
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run import Launcher
 from fedgrid.grids.planning.options import LaunchOptions
@@ -30,9 +30,9 @@ from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import SCORES
-from fedgrid.grids.trackers.mlflow.mlflow_tracker import MARK
+from fedgrid.grids.trackers.mlflow.mlflow_tracker import MARK_FILE
 from fedgrid.manifest import CLIENTS, CONFIG, MANIFEST, ROUNDS, TIMES, FileEntry, read_manifest
-from fedgrid.sealed_json import seal, unseal_text
+from fedgrid.sealed_json import seal_values, unseal_text
 
 SAMPLE_SECONDS = 0.05
 """Seconds between two samples of the memory."""
@@ -77,11 +77,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def make_grid(folder: Path, runs: int) -> None:
     """Run the first runs of a grid, and copy them for the others."""
     folder.mkdir(parents=True, exist_ok=True)
-    storage = Storage.of(folder / "runs")
+    storage = Storage.from_text(folder / "runs")
     grid = write_grid(folder, runs)
     real = grid.runs[:REAL_RUNS]
     options = LaunchOptions(default_data_dir(), in_process=True, cache=None)
-    Launcher(storage, options, Console(quiet=True)).run(grid, real)
+    Launcher(storage, options, Console(quiet=True)).run_unfinished(grid, real)
     for index, run in enumerate(grid.runs[REAL_RUNS:]):
         copy_run(storage, real[index % REAL_RUNS], run)
     GridFolder(storage, grid.name).keep(grid.runs, grid.text, grid.source)
@@ -96,20 +96,20 @@ def write_grid(folder: Path, runs: int) -> Grid:
 
 def copy_run(storage: Storage, source: RunConfig, run: RunConfig) -> None:
     """Make a run's folder with the records of another run."""
-    before, folder = folder_of(storage.root, source), folder_of(storage.root, run)
+    before, folder = build_folder_path(storage.root, source), build_folder_path(storage.root, run)
     folder.mkdir()
     for name in COPIED_FILES:
         copyfile(before / name, folder / name)
-    (folder / CONFIG).write_text(RunFolder(storage, run)._config_text())
+    (folder / CONFIG).write_text(RunFolder(storage, run)._format_config())
     # The manifest has a digest of the configuration: another run's copy would be refused as damaged.
-    config = FileEntry.of((folder / CONFIG).read_bytes())
+    config = FileEntry.from_bytes((folder / CONFIG).read_bytes())
     manifest = read_manifest(before).with_files({CONFIG: config}, run_id=run.run_id)
-    (folder / MANIFEST).write_text(manifest.text())
+    (folder / MANIFEST).write_text(manifest.to_text())
     scores = {**unseal_text((before / SCORES).read_bytes()), "run_id": run.run_id}
-    (folder / SCORES).write_text(seal(scores, indent=2))
+    (folder / SCORES).write_text(seal_values(scores, indent=2))
     # Without the mark `run` would log each copy to MLflow first.
     uri = f"sqlite:///{storage.root / 'mlflow.db'}"
-    (folder / MARK).write_text(seal({"uri": uri, "mlflow_run_id": "copied", "rounds": 1}))
+    (folder / MARK_FILE).write_text(seal_values({"uri": uri, "mlflow_run_id": "copied", "rounds": 1}))
 
 
 def measure_command(folder: Path, *arguments: str) -> tuple[float, float, float]:

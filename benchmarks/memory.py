@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.engine import start_run
 from benchmarks.options import build_parser
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.data.datasets import default_data_dir
 
 EARLY_ROUND, LATE_ROUND = 20, 200
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run rounds of digits and print the memory of each process after the first ones and after all."""
     parser = build_parser(__doc__, "after two rounds and after four")
     first, last = (2, 4) if parser.parse_args(arguments).quick else (EARLY_ROUND, LATE_ROUND)
-    run = complete({"algorithm": "ocfl-kmeans", "training": {"rounds": last}}, default_data_dir())
+    run = complete_config({"algorithm": "ocfl-kmeans", "training": {"rounds": last}}, default_data_dir())
     data_dir = default_data_dir()
     with tempfile.TemporaryDirectory() as storage, start_run(run, Path(storage), data_dir) as next_round:
         memory: dict[str, list[float]] = {}

@@ -31,8 +31,8 @@ from rich.console import Console
 from rich.table import Table
 
 from fedgrid.engine.federation.data.registry import DATASETS
-from fedgrid.engine.federation.models.flat_vectors import blank, layout_of
-from fedgrid.tracking.papers.ocfl.numbers import clustering, digits_of
+from fedgrid.engine.federation.models.flat_vectors import build_blank, read_layout
+from fedgrid.tracking.papers.ocfl.numbers import read_clustering, round_as_published
 from fedgrid.tracking.scoring.partitions import PUBLISHED_ROUNDS, PublishedClustering
 from fedgrid.tracking.scoring.run import Scenario
 
@@ -64,7 +64,7 @@ def find_branch(algorithm: str, clients: int, scores: PublishedClustering) -> Br
         return None
     start = SATTLER_SPLITS if algorithm == "SCL" else scores.published_round
     # Scores are means over all rounds: 1 from `start` on, and 0 before, has this mean in the printed digits.
-    all_rounds = digits_of((PUBLISHED_ROUNDS + 1 - start) / PUBLISHED_ROUNDS)
+    all_rounds = round_as_published((PUBLISHED_ROUNDS + 1 - start) / PUBLISHED_ROUNDS)
     is_singletons = scores.published_rand == 0 and scores.published_com == all_rounds
     return Branch(algorithm, start, clients if is_singletons else GROUPS, scores.published_rand == all_rounds)
 
@@ -134,7 +134,7 @@ def compute_need(rounds: int, clients: int, model_bytes: int, runs: int, branche
 def compute_published_needs() -> Mapping[Scenario, Need]:
     """Compute the need of the published runs of each scenario."""
     runs: dict[Scenario, dict[str, PublishedClustering]] = {}
-    for (scenario, algorithm), scores in clustering().items():
+    for (scenario, algorithm), scores in read_clustering().items():
         runs.setdefault(scenario, {})[algorithm] = scores
     sizes = {name: count_entries(name) for name in {scenario[0] for scenario in runs}}
     needs = {}
@@ -151,7 +151,7 @@ def compute_published_needs() -> Mapping[Scenario, Need]:
 def count_entries(dataset: str) -> int:
     """Count the entries of the state of a data set's own model."""
     about = DATASETS[dataset]
-    return layout_of(blank(about.model, about.inputs, about.num_classes)).size
+    return read_layout(build_blank(about.model, about.inputs, about.num_classes)).size
 
 
 def main() -> None:

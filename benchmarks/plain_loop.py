@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from fedgrid.engine.federation.clients.messages import Setup
 from fedgrid.engine.federation.clients.process import keep_freed_memory
-from fedgrid.engine.federation.models.registry import build
+from fedgrid.engine.federation.models.registry import build_model
 from fedgrid.engine.federation.training.settings import LocalTraining
 
 PROCESSES = 2
@@ -29,7 +29,7 @@ class PlainLoop:
     def __init__(self, setup: Setup) -> None:
         context = get_context("spawn")
         self._num_clients = len(setup.clients)
-        module = build(setup.model, setup.inputs, setup.num_classes)
+        module = build_model(setup.model, setup.inputs, setup.num_classes)
         self._model = nn.utils.parameters_to_vector(module.parameters()).detach().numpy()
         self._workers = []
         self._waiting: SimpleQueue[int | None] = context.SimpleQueue()
@@ -66,7 +66,7 @@ def serve_rounds(
     keep_freed_memory()
     # Two processes on two cores: more threads would compete with each other.
     torch.set_num_threads(1)
-    module = build(setup.model, setup.inputs, setup.num_classes)
+    module = build_model(setup.model, setup.inputs, setup.num_classes)
     data = [
         (torch.from_numpy(client.train.images).float() / 255, torch.from_numpy(client.train.labels))
         for client in setup.clients

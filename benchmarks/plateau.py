@@ -22,12 +22,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from scipy.stats import entropy
 
-from fedgrid.algorithms.clustered.while_training.ocfl import rises
+from fedgrid.algorithms.clustered.while_training.ocfl import has_risen
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.updates.source import Matrix
-from fedgrid.tracking.figures.panels import Margins, panels, rule
+from fedgrid.tracking.figures.panels import Margins, create_panels, draw_rules
 from fedgrid.tracking.figures.style import FAINT, HUES, SMALL, paper_style, save
-from fedgrid.tracking.papers.shared.paper import csv_rows
+from fedgrid.tracking.papers.shared.paper import read_csv_rows
 
 ARCHIVED = Path(
     "archive/experiments/MNIST/overlaping/imbalanced/15/HDBSCAN_MNIST_overlaping_imbalanced_15/results"
@@ -79,7 +79,7 @@ class Plateau:
 
 def find_first_rise(values: Sequence[float]) -> int | None:
     """Find the first round, from 1, whose temperature exceeds that of the round before."""
-    return next((number for number in range(2, len(values) + 1) if rises(values[:number], 1)), None)
+    return next((number for number in range(2, len(values) + 1) if has_risen(values[:number], 1)), None)
 
 
 def read_archived_temperatures(results: Path) -> list[float]:
@@ -91,10 +91,10 @@ def read_archived_temperatures(results: Path) -> list[float]:
 def read_archived_plateau(reference: Path) -> Plateau:
     """Read the rounds of the authors' run until it clusters."""
     scenario = {"dataset": "MNIST", "overlap": "overlaping", "balance": "imbalanced", "n": "15"}
-    clients = [row for row in csv_rows(reference / "clients.csv") if scenario.items() <= row.items()]
+    clients = [row for row in read_csv_rows(reference / "clients.csv") if scenario.items() <= row.items()]
     temperature_R = read_archived_temperatures(reference / ARCHIVED)
     loss_RK, accuracy_RK = np.empty((2, len(temperature_R), len(clients)))
-    for row in csv_rows(reference / ARCHIVED / "training_metrics.csv"):
+    for row in read_csv_rows(reference / ARCHIVED / "training_metrics.csv"):
         place = int(row["iteration"]), int(row["node_id"])
         # The archive goes on after the run has clustered; its losses are then of other models.
         if place[0] < len(temperature_R):
@@ -152,13 +152,15 @@ def draw_plateaus(rows: Sequence[dict[str, str]]) -> Figure:
     colours = dict(zip(scenarios, HUES, strict=False))
     with paper_style():
         legend = [Line2D([], [], color=colour, label=name) for name, colour in colours.items()]
-        figure, places = panels(len(networks), 3, 1.7, margins=Margins(head=0.2, gap=0.3), legend=legend)
+        figure, places = create_panels(
+            len(networks), 3, 1.7, margins=Margins(head=0.2, gap=0.3), legend=legend
+        )
         for axes, network in zip(places, networks, strict=True):
             axes.set_title(network)
             for scenario, colour in colours.items():
                 line = {"network": network, "scenario": scenario}.items()
                 _draw_line(axes, [row for row in rows if line <= row.items()], colour)
-            rule(axes, [0.0], upright=True, colors=FAINT)
+            draw_rules(axes, [0.0], upright=True, colors=FAINT)
             axes.text(0.04, 0.47, "entropy", color=FAINT, fontsize=SMALL, ha="right")
             axes.set(xlim=(0.6, -1.75), ylim=(0.15, 0.5), xticks=(0.5, 0, -0.5, -1, -1.5))
             axes.set_yticks((0.2, 0.3, 0.4, 0.5))
@@ -184,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("rows", type=Path)
     parser.add_argument("figure", type=Path)
     given = parser.parse_args(arguments)
-    save(draw_plateaus(csv_rows(given.rows)), given.figure)
+    save(draw_plateaus(read_csv_rows(given.rows)), given.figure)
 
 
 if __name__ == "__main__":

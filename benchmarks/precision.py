@@ -25,10 +25,10 @@ from benchmarks.training import (
     time_in_turns,
 )
 from fedgrid.engine.federation.models.normalisation import MixedPrecision
-from fedgrid.engine.federation.training.evaluation import TEST_BATCH, test
-from fedgrid.engine.federation.training.local import train
+from fedgrid.engine.federation.training.evaluation import TEST_BATCH, evaluate_model
+from fedgrid.engine.federation.training.local import train_client
 from fedgrid.engine.federation.training.settings import LocalTraining, Precision
-from fedgrid.engine.runtime.clients.machine import BFLOAT16, this_machine
+from fedgrid.engine.runtime.clients.machine import BFLOAT16, describe_machine
 
 CASES = (
     ("digitnet", (1, 8, 8), 4096, 9),
@@ -57,8 +57,8 @@ def build_works(model: str, shape: Shape, num_images: int, precision: Precision)
     flat, start = build_flat_model(model, shape, wrap_module)
     images, labels = make_images(shape, num_images)
     return (
-        lambda: train(flat, start, images, labels, SETTINGS, np.random.default_rng(1)),
-        lambda: test(flat.module, images, labels, CLASSES, TEST_BATCH),
+        lambda: train_client(flat, start, images, labels, SETTINGS, np.random.default_rng(1)),
+        lambda: evaluate_model(flat.module, images, labels, CLASSES, TEST_BATCH),
     )
 
 
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Time each case, the two precisions in turn."""
     parser = build_parser(__doc__, "the first case, once")
     quick: bool = parser.parse_args(arguments).quick
-    print(f"bfloat16 on this processor: {this_machine('cpu')[BFLOAT16]}")
+    print(f"bfloat16 on this processor: {describe_machine('cpu')[BFLOAT16]}")
     for model, shape, num_images, repeats in CASES[:1] if quick else CASES:
         pairs = [build_works(model, shape, num_images, precision) for precision in PRECISIONS]
         size = "x".join(map(str, shape))

@@ -15,7 +15,7 @@ import pyarrow as pa
 from benchmarks.many_runs import measure_command
 from benchmarks.options import build_parser
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.partition.scenarios import Scenario, sizes_of
+from fedgrid.engine.federation.partition.scenarios import Scenario, find_cluster_sizes
 from fedgrid.engine.federation.record_names import SCORES, TESTS
 from fedgrid.engine.runtime.data.datasets import default_data_dir
 from fedgrid.engine.runtime.run.run_folder import RunFolder
@@ -23,7 +23,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import write_scores
-from fedgrid.record_columns import schemas
+from fedgrid.record_columns import build_schemas
 from fedgrid.tracking.arrays import Array
 
 NUM_ROUNDS, NUM_GROUPS, NUM_CLASSES = 50, 3, 10
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     num_rounds, scenario = (5, QUICK_SCENARIO) if quick else (NUM_ROUNDS, ())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        storage = Storage.of(folder / "runs")
+        storage = Storage.from_text(folder / "runs")
         started = time.perf_counter()
         runs = make_grid(storage, num_rounds, scenario)
         print(f"{len(runs)} runs of {num_rounds} rounds made in {time.perf_counter() - started:.1f} s")
@@ -76,7 +76,7 @@ def make_grid(storage: Storage, num_rounds: int, scenario: Sequence[str]) -> tup
 def make_records(run: RunConfig, random: np.random.Generator) -> tuple[pa.Table, pa.Table]:
     """Make up records with all columns: clustering helps on one's own test, harms on the server's."""
     scenario = Scenario(run.dataset, run.split.kind, run.clients)
-    truth_K = np.repeat(np.arange(NUM_GROUPS), sizes_of(scenario, NUM_GROUPS))
+    truth_K = np.repeat(np.arange(NUM_GROUPS), find_cluster_sizes(scenario, NUM_GROUPS))
     num_rounds = run.training.rounds
     round_R = np.arange(1, num_rounds + 1)
     algorithm = run.algorithm.name
@@ -127,7 +127,9 @@ def make_records(run: RunConfig, random: np.random.Generator) -> tuple[pa.Table,
         "max_norm": 0.5 - 0.2 * learnt_R,
         "silhouette": 0.4 * learnt_R,
     }
-    return pa.table(rounds, schema=schemas()["rounds"]), pa.table(columns, schema=schemas()["clients"])
+    return pa.table(rounds, schema=build_schemas()["rounds"]), pa.table(
+        columns, schema=build_schemas()["clients"]
+    )
 
 
 def hash_files(folder: Path) -> Iterator[tuple[str, str]]:

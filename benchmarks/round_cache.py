@@ -24,8 +24,8 @@ from benchmarks.paper_scale import ENTRY_BYTES, count_entries
 from benchmarks.rounds import find_data_dir
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.round_cache.files import CacheOptions, StoredFile, kept
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.round_cache.files import CacheOptions, StoredFile, list_entries
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 
@@ -52,15 +52,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     quick: bool = parser.parse_args(arguments).quick
     rounds = ROUNDS
     with tempfile.TemporaryDirectory() as without, tempfile.TemporaryDirectory() as folder:
-        storage = Storage.of(folder)
+        storage = Storage.from_text(folder)
         # The last round has tests: one round more than are run. Another number of rounds is another run of
         # the same shared prefix, which finds these rounds in the cache.
-        off = open_session(build_run(quick, rounds + 1), Storage.of(without), None)
+        off = open_session(build_run(quick, rounds + 1), Storage.from_text(without), None)
         on = open_session(build_run(quick, rounds + 1), storage, CacheOptions())
         plain, storing = time_in_turns([off, on], rounds)
         reader = open_session(build_run(quick, rounds + 2), storage, CacheOptions())
         (reading,) = time_in_turns([reader], rounds, trained=0)
-        entries = kept(storage)
+        entries = list_entries(storage)
     print_seconds(plain, storing, reading)
     print_disk(entries, rounds, "digits" if quick else "mnist")
 
@@ -74,7 +74,7 @@ def build_run(quick: bool, rounds: int) -> RunConfig:
         "split": {"draws": draws, "server_images": server_images},
         "training": {"rounds": rounds},
     }
-    return complete(values, find_data_dir())
+    return complete_config(values, find_data_dir())
 
 
 def open_session(run: RunConfig, storage: Storage, cache: CacheOptions | None) -> Session:

@@ -24,8 +24,8 @@ from benchmarks.engine import start_run
 from benchmarks.options import build_parser
 from benchmarks.plain_loop import PlainLoop
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.run.prepare import prepare_setup
 
 SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
 NEVER = 10**6
@@ -61,7 +61,7 @@ def build_run(draws: int, epochs: int, dataset: str = "mnist") -> RunConfig:
         "training": {"rounds": NEVER, "local_epochs": epochs},
         "evaluation": {"every": NEVER},
     }
-    return complete(values, find_data_dir())
+    return complete_config(values, find_data_dir())
 
 
 def time_sides(run: RunConfig, *, rounds: int, repetitions: int, precision: str = "float32") -> Timing:
@@ -73,7 +73,7 @@ def time_sides(run: RunConfig, *, rounds: int, repetitions: int, precision: str 
         repetitions: number of turns.
         precision: of the engine alone.
     """
-    setup, _ = prepare(run, find_data_dir())
+    setup, _ = prepare_setup(run, find_data_dir())
     # After the setup of the plain loop, which stays in float32.
     training = run.training.model_copy(update={"precision": precision})
     run = run.model_copy(update={"training": training})

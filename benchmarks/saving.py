@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.options import build_parser
 from fedgrid.engine.federation.record_names import SCORES, TESTS
 from fedgrid.engine.runtime.run.records import Records, Rows
-from fedgrid.record_columns import schemas
+from fedgrid.record_columns import build_schemas
 
 MEASURED, CLASSES = 20, 10
 
@@ -32,11 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     milliseconds, size = 0.0, 0
     with tempfile.TemporaryDirectory(prefix="fedgrid-saving-") as name:
         folder = Path(name)
-        records = Records(folder, schemas())
+        records = Records(folder, build_schemas())
         for number in range(1, given.rounds + 1):
             rows = make_rows(number, given.clients)
             began = time.process_time()
-            records.add(number, rows)
+            records.add_round(number, rows)
             if number > given.rounds - MEASURED:
                 size += write_files(records, folder)
                 milliseconds += 1e3 * (time.process_time() - began)
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def write_files(records: Records, folder: Path) -> int:
     """Write the files of the last round, and count their bytes."""
-    files = records.newest()
+    files = records.build_newest_files()
     for name, data in files.items():
         (folder / name).write_bytes(data)
     return sum(map(len, files.values()))
@@ -57,7 +57,7 @@ def write_files(records: Records, folder: Path) -> int:
 def make_rows(number: int, clients: int) -> Rows:
     """Make up the rows of a round in which every client was trained and tested."""
     rng = np.random.default_rng(number)
-    columns = schemas()
+    columns = build_schemas()
     tests = [f"{test}_{score}" for test in TESTS for score in SCORES]
     client_rows = []
     for client in range(clients):

@@ -12,13 +12,13 @@ from rich.console import Console
 
 from benchmarks.options import build_parser
 from fedgrid.engine.runtime.data.datasets import default_data_dir
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run import Launcher
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.load import load_grid
-from fedgrid.grids.ray_cluster.cluster import connected
-from fedgrid.grids.results.times import times_of
+from fedgrid.grids.ray_cluster.cluster import connect_to_ray
+from fedgrid.grids.results.times import read_times
 
 WARM_RUNS = 4
 
@@ -31,16 +31,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     warm_runs, runs = (1, 2) if given.quick else (WARM_RUNS, given.runs)
     options = LaunchOptions(default_data_dir(), as_json=True)
     console = Console(quiet=True)
-    with tempfile.TemporaryDirectory() as folder, connected():
-        storage = Storage.of(Path(folder) / "runs")
+    with tempfile.TemporaryDirectory() as folder, connect_to_ray():
+        storage = Storage.from_text(Path(folder) / "runs")
 
         def launch_runs(first: int, last: int) -> float:
             values = {"algorithm": "fedavg", "seed": list(range(first, last))}
             grid = load_grid(None, values, ["training.rounds=1", "training.local_epochs=1"], options.data_dir)
             began = time.perf_counter()
-            Launcher(storage, options, console).run(grid)
+            Launcher(storage, options, console).run_unfinished(grid)
             seconds = time.perf_counter() - began
-            rounds = sum(times_of(folder_of(storage.root, run)).seconds for run in grid.runs)
+            rounds = sum(read_times(build_folder_path(storage.root, run)).seconds for run in grid.runs)
             print(f"{len(grid.runs)} runs of one round: {seconds:.1f} s, rounds alone {rounds:.1f} s")
             return seconds
 

@@ -17,11 +17,11 @@ from typing import TypeAlias
 import pyarrow.parquet as pq
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished
-from fedgrid.grids.results.times import times_of
+from fedgrid.grids.results.times import read_times
 
 Training: TypeAlias = tuple[str, int, int, int]
 """Shared prefix, round, client, and the number of the history of its model."""
@@ -36,10 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("grid")
     parser.add_argument("--storage", default="runs")
     given = parser.parse_args(arguments)
-    storage = Storage.of(given.storage)
-    runs = [run for run in GridFolder(storage, given.grid).runs() if is_finished(storage, run)]
+    storage = Storage.from_text(given.storage)
+    runs = [run for run in GridFolder(storage, given.grid).read_runs() if is_finished(storage, run)]
     requested = sum(run.training.rounds for run in runs)
-    trained = sum(times_of(folder_of(storage.root, run)).rounds_computed for run in runs)
+    trained = sum(read_times(build_folder_path(storage.root, run)).rounds_computed for run in runs)
     least = count_needed_rounds([(run, read_labels(storage, run)) for run in runs])
     print(f"{len(runs)} finished runs, {requested:,} rounds requested")
     shares = [f"{rounds / requested:.1%}" for rounds in (trained, least)]
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def read_labels(storage: Storage, run: RunConfig) -> Labels:
     """Read round by round the cluster of each client, as recorded."""
-    table = pq.read_table(folder_of(storage.root, run) / "clients.parquet", columns=COLUMNS)
+    table = pq.read_table(build_folder_path(storage.root, run) / "clients.parquet", columns=COLUMNS)
     rounds: dict[int, dict[int, int]] = defaultdict(dict)
     for number, client, cluster in zip(*(table[name].to_pylist() for name in COLUMNS), strict=True):
         rounds[number][client] = cluster

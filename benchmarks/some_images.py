@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.seeds import generator
-from fedgrid.engine.runtime.data.datasets import load_known
+from fedgrid.engine.federation.seeds import make_generator
+from fedgrid.engine.runtime.data.datasets import load_with_digest
 
 
 def draw_images(images: ImageSet, count: int, part: str) -> dict[str, np.ndarray]:
     """Draw `count` images, in their order in the data set, and build the arrays of the file."""
-    chosen = np.sort(generator(0, part).choice(len(images.labels), count, replace=False))
+    chosen = np.sort(make_generator(0, part).choice(len(images.labels), count, replace=False))
     channels_last = np.moveaxis(images.images[chosen], 1, -1)
     return {
         f"{part}_images": channels_last.squeeze(-1) if channels_last.shape[-1] == 1 else channels_last,
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--test", type=int, required=True)
     parser.add_argument("--data", type=Path, default=Path("data"))
     given = parser.parse_args(arguments)
-    (train, test), _ = load_known(given.dataset, given.data)
+    (train, test), _ = load_with_digest(given.dataset, given.data)
     arrays: dict[str, Any] = draw_images(train, given.train, "train") | draw_images(test, given.test, "test")
     np.savez_compressed(given.file, **arrays)
 

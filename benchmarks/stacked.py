@@ -19,8 +19,8 @@ from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import ClientData, Setup, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.inputs import pixels
-from fedgrid.engine.federation.models.flat_vectors import initial_vector
+from fedgrid.engine.federation.inputs import image_inputs
+from fedgrid.engine.federation.models.flat_vectors import draw_initial_vector
 from fedgrid.engine.federation.training.settings import LocalTraining
 
 CASES = (
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = build_parser(__doc__, "the first case, once")
     quick: bool = parser.parse_args(arguments).quick
     for model, shape, clients, images in CASES[:1] if quick else CASES:
-        start = initial_vector(model, pixels(*shape), CLASSES, seed=0)
+        start = draw_initial_vector(model, image_inputs(*shape), CLASSES, seed=0)
         tasks = [TrainTask(Order(client, (0,)), 0, evaluate=False) for client in range(clients)]
         works: list[Work] = [
             partial(build_worker(model, shape, clients, images, each).train, tasks, [start], {})

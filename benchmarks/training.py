@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedgrid.engine.federation.clients.process import fixed_numerics
+from fedgrid.engine.federation.clients.process import fix_numerics
 from fedgrid.engine.federation.inputs import Inputs
-from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector
+from fedgrid.engine.federation.models.flat_vectors import FlatModule, build_blank, draw_initial_vector
 
 CLASSES = 10
 Shape = tuple[int, int, int]
@@ -39,8 +39,8 @@ def build_flat_model(
         device: as torch names it, the CPU by default.
     """
     inputs = Inputs("pixels", shape)
-    module = wrap(blank(model, inputs, CLASSES).to(device))
-    return FlatModule(module), initial_vector(model, inputs, CLASSES, seed=0)
+    module = wrap(build_blank(model, inputs, CLASSES).to(device))
+    return FlatModule(module), draw_initial_vector(model, inputs, CLASSES, seed=0)
 
 
 def time_in_turns(works: Sequence[Work], repeats: int) -> list[list[float]]:
@@ -49,7 +49,7 @@ def time_in_turns(works: Sequence[Work], repeats: int) -> list[list[float]]:
     The first turn is not counted: libraries choose their kernels in it.
     """
     times: list[list[float]] = [[] for _ in works]
-    with fixed_numerics(tf32=False):
+    with fix_numerics(tf32=False):
         for turn in range(1 + repeats):
             for work, seconds in zip(works, times, strict=True):
                 # The processor's time: other programs of the machine would lengthen the wall clock's.

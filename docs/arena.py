@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedgrid import figures
-from fedgrid.grids.arena import kept
+from fedgrid.grids.arena import stored_results
 from fedgrid.grids.arena.definition import BUDGET
-from fedgrid.grids.arena.kept import KeptResults
+from fedgrid.grids.arena.stored_results import StoredResults
 from fedgrid.tracking.report.page import PageSection
-from fedgrid.tracking.verdicts.page import plates_of, results, section_text
-from fedgrid.tracking.verdicts.tables import diverged_in, names_in
+from fedgrid.tracking.verdicts.page import build_sections, format_section, list_figures
+from fedgrid.tracking.verdicts.tables import describe_diverged, describe_names
 
 PAGE = Path(__file__).parent / "evidence" / "arena-results.md"
 PICTURES = Path(__file__).with_name("arena")
@@ -28,34 +28,34 @@ INTRODUCTION = (
 def main(folders: Sequence[Path]) -> None:
     """Add the rows in the folders to those of the package, and write the page and its figures."""
     add(folders)
-    found = kept.read()
-    sections = results(found.outcomes.values(), BUDGET)
+    found = stored_results.read_results()
+    sections = build_sections(found.outcomes.values(), BUDGET)
     PICTURES.mkdir(exist_ok=True)
     for old in PICTURES.glob("*.png"):
         old.unlink()
-    for plate in plates_of(sections):
+    for plate in list_figures(sections):
         figures.save(plate.draw(), PICTURES / f"{plate.name}.png")
     PAGE.write_text(page_text(found, sections), encoding="utf-8")
 
 
 def add(folders: Sequence[Path]) -> None:
     """Add outcomes and settings to those that the package keeps; later ones replace earlier ones."""
-    outcomes, tuned = dict(kept.read().outcomes), dict(kept.read().tuned)
+    outcomes, tuned = dict(stored_results.read_results().outcomes), dict(stored_results.read_results().tuned)
     for folder in folders:
-        new = kept.read(folder)
+        new = stored_results.read_results(folder)
         outcomes |= new.outcomes
         tuned |= new.tuned
-    for name, text in kept.texts_of(outcomes.values(), [*tuned.values()]).items():
-        (kept.FOLDER / name).write_text(text, encoding="utf-8")
+    for name, text in stored_results.format_files(outcomes.values(), [*tuned.values()]).items():
+        (stored_results.FOLDER / name).write_text(text, encoding="utf-8")
 
 
-def page_text(found: KeptResults, sections: Sequence[PageSection]) -> str:
+def page_text(found: StoredResults, sections: Sequence[PageSection]) -> str:
     """Write the whole page."""
-    below = "".join(f"\n{section_text(section, f'../{PICTURES.name}/{{}}.png')}" for section in sections)
+    below = "".join(f"\n{format_section(section, f'../{PICTURES.name}/{{}}.png')}" for section in sections)
     return f"{INTRODUCTION}\n{_source(found)}{below}"
 
 
-def _source(found: KeptResults) -> str:
+def _source(found: StoredResults) -> str:
     """Return what the results are, and what made them."""
     outcomes = found.outcomes.values()
     if not outcomes:
@@ -69,7 +69,7 @@ def _source(found: KeptResults) -> str:
     return (
         f"{len(outcomes):,} rows of {', '.join(datasets)}, tuned with {' or '.join(map(str, trials))} trials "
         f"a method: {len(families)} families, seeds {', '.join(map(str, seeds))}. Made with "
-        f"{made_with}. {' '.join(filter(None, (diverged_in(outcomes), names_in(outcomes))))}\n"
+        f"{made_with}. {' '.join(filter(None, (describe_diverged(outcomes), describe_names(outcomes))))}\n"
     )
 
 

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from fedgrid import figures
 from fedgrid.algorithms.contract.base import Algorithm, State
 from fedgrid.algorithms.contract.orders import PREDICTIONS, Order, Presence
-from fedgrid.algorithms.registry import create
-from fedgrid.algorithms.updates.source import InMemory, Layout
+from fedgrid.algorithms.registry import create_algorithm
+from fedgrid.algorithms.updates.source import InMemorySource, Layout
 from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.tracking.figures.style import HUES
 
@@ -96,7 +96,7 @@ class Story:
 
 def play_story(name: str, settings: Mapping[str, Any], world: World) -> Story:
     """Run an algorithm of the registry on the clients of a world."""
-    algorithm, clients = create(name, settings), tuple(range(len(world.truth_K)))
+    algorithm, clients = create_algorithm(name, settings), tuple(range(len(world.truth_K)))
     state = algorithm.init(LAYOUT, len(clients), _draw_start, np.random.default_rng(0))
     if algorithm.message() is not None:
         state = algorithm.meet(state, _collect_messages(algorithm, world), LAYOUT, np.random.default_rng(0))
@@ -129,7 +129,9 @@ def _train_clients(orders: Any, state: State, world: World, rng: np.random.Gener
         vectors[order.client], chosen[order.client] = _train_client(order, state, world, rng)
         local_P = state.models[chosen[order.client]] + vectors[order.client]
         predictions[order.client] = _predict_classes(local_P)
-    return Updates(InMemory(vectors, {PREDICTIONS: predictions}), LAYOUT, clients=vectors, chosen=chosen)
+    return Updates(
+        InMemorySource(vectors, {PREDICTIONS: predictions}), LAYOUT, clients=vectors, chosen=chosen
+    )
 
 
 def _train_client(

@@ -14,8 +14,8 @@ import random
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fedgrid.engine.federation.errors import FedgridError, hint
-from fedgrid.redaction import redacted
+from fedgrid.engine.federation.errors import FedgridError, suggest_name
+from fedgrid.redaction import redact_secrets
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.averaging.fedopt import (
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from fedgrid.tracking.scoring.study import Study
 
 # The engine imports nothing above it, so that the package connects the two.
-FedgridError.clean = redacted
+FedgridError.clean = redact_secrets
 
 __all__ = [
     "PLAIN",
@@ -183,7 +183,7 @@ def __getattr__(name: str) -> Any:
     """
     if name != "figures" and name not in _MODULES:
         raise AttributeError(
-            f"module 'fedgrid' has no attribute {name!r}; {hint(name, __all__)}".rstrip("; ")
+            f"module 'fedgrid' has no attribute {name!r}; {suggest_name(name, __all__)}".rstrip("; ")
         )
     import_module("fedgrid.engine.runtime.configuration.validation")  # Explains errors of what is imported.
     # Rich draws a number as it is imported, from the generator that the caller may have seeded.

@@ -15,10 +15,10 @@ from typing import Any, BinaryIO, Self, TypeAlias
 
 import pyarrow as pa
 
-from fedgrid.parquet_files import BadTable, read_parquet, run_id_of
-from fedgrid.sealed_json import BadFile, OtherLayout, seal, unseal_text
+from fedgrid.parquet_files import BadTable, parse_run_id, read_parquet
+from fedgrid.sealed_json import BadFile, OtherLayout, seal_values, unseal_text
 
-MANIFEST, BEFORE = "manifest.json", "manifest-before.json"
+MANIFEST, PREVIOUS_MANIFEST = "manifest.json", "manifest-before.json"
 """Names of the current manifest and of the previous one."""
 CONFIG = "config.json"
 """Name of the file with the run's configuration."""
@@ -33,7 +33,7 @@ BYTES, SHA256 = "bytes", "sha256"
 """Keys of a file's entry."""
 FROM_ROUND, CODE = "from_round", "code"
 """Keys of a part of a run."""
-FORMER = ("done.json", "state-*.sha256")
+FORMER_PATTERNS = ("done.json", "state-*.sha256")
 """Patterns of files that mark the rounds of a run in a storage of the first layout."""
 
 
@@ -56,19 +56,19 @@ class FileEntry:
     """Checksum of the bytes, in hexadecimal digits."""
 
     @classmethod
-    def of(cls, data: bytes) -> Self:
+    def from_bytes(cls, data: bytes) -> Self:
         """Build the entry of a file with these bytes."""
         return cls(len(data), sha256(data).hexdigest())
 
     @classmethod
-    def of_file(cls, path: Path) -> Self:
+    def from_path(cls, path: Path) -> Self:
         """Build the entry of a file as it is now; reads it once."""
         with path.open("rb") as file:
             return cls(path.stat().st_size, file_digest(file, "sha256").hexdigest())
 
 
 @dataclass(frozen=True)
-class Part:
+class ProvenancePart:
     """Rounds of a run that were computed by the same code, versions and machine model."""
 
     from_round: int
@@ -77,7 +77,7 @@ class Part:
     """Name -> digest, version or model (`integrity.made_with`); `code` is always there."""
 
     @classmethod
-    def of_json(cls, values: Mapping[str, Any]) -> Self:
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Read the part from its entry in a manifest.
 
         Raises:
@@ -91,12 +91,12 @@ class Part:
             raise ValueError("no part")
         return cls(start, made_with)
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Convert the part to its entry in a manifest."""
         return {FROM_ROUND: self.from_round, **self.made_with}
 
 
-Parts: TypeAlias = tuple[Part, ...]
+Parts: TypeAlias = tuple[ProvenancePart, ...]
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Manifest:
     """Name -> entry of every file of the run, but the log, scores, results of analyses, and notes of other
     programs."""
 
-    def segments(self, table: str) -> list[str]:
+    def list_segments(self, table: str) -> list[str]:
         """List the files with the records of a table, in the order of their rounds."""
         # A finished run has one file for each table, next to which no segments are listed.
         if (whole := f"{table}.parquet") in self.files:
@@ -127,23 +127,23 @@ class Manifest:
         segments = filter(None, map(SEGMENT.fullmatch, self.files))
         return sorted(segment[0] for segment in segments if segment[1] == table)
 
-    def needed(self) -> set[str]:
+    def list_needed_files(self) -> set[str]:
         """List the files without which a run cannot go on from this manifest: all but older states."""
         # A memory of a client may be in several states: it is needed if the last one has it.
         numbers = sorted(self.states)
         older = {name for number in numbers[:-1] for name in self.states[number]}
         return set(self.files) - older.difference(*(self.states[number] for number in numbers[-1:]))
 
-    def text(self) -> str:
+    def to_text(self) -> str:
         """Format the content of the file, sealed by a checksum of its own."""
         # Sorted, so that equal manifests have equal bytes.
-        return seal(
+        return seal_values(
             {
                 "run_id": self.run_id,
                 "rounds": self.rounds,
                 "rounds_done": self.rounds_done,
                 "finished": self.is_finished,
-                "made_with": [part.as_json() for part in self.made_with],
+                "made_with": [part.to_json() for part in self.made_with],
                 "states": {str(number): list(self.states[number]) for number in sorted(self.states)},
                 "files": {
                     name: {BYTES: self.files[name].size, SHA256: self.files[name].sha256}
@@ -154,7 +154,7 @@ class Manifest:
         )
 
     @classmethod
-    def of_text(cls, text: str | bytes) -> Self:
+    def from_text(cls, text: str | bytes) -> Self:
         """Read a manifest from the content of its file.
 
         Raises:
@@ -167,7 +167,7 @@ class Manifest:
                 values["rounds"],
                 values["rounds_done"],
                 values["finished"],
-                tuple(map(Part.of_json, values["made_with"])),
+                tuple(map(ProvenancePart.from_json, values["made_with"])),
                 {int(number): names for number, names in values["states"].items()},
                 {name: FileEntry(entry[BYTES], entry[SHA256]) for name, entry in values["files"].items()},
             )
@@ -179,7 +179,7 @@ class Manifest:
         return replace(self, files={**self.files, **files}, **changes)
 
 
-def is_of_rounds(name: str) -> bool:
+def is_round_file(name: str) -> bool:
     """Check whether a file of this name in a run's folder is one of its records and states."""
     return bool(name in (ROUNDS, CLIENTS, TIMES) or SEGMENT.fullmatch(name) or STATE.fullmatch(name))
 
@@ -196,7 +196,7 @@ def read_manifest(folder: Path, name: str = MANIFEST) -> Manifest:
     """
     path = folder / name
     try:
-        manifest = Manifest.of_text(path.read_bytes())
+        manifest = Manifest.from_text(path.read_bytes())
     except FileNotFoundError:
         if name == MANIFEST:
             _check_empty(folder)
@@ -211,8 +211,8 @@ def read_manifest(folder: Path, name: str = MANIFEST) -> Manifest:
         raise
     except BadFile as error:
         raise BadRun(path, str(error)) from error
-    if manifest.run_id != run_id_of(folder):
-        raise BadRun(path, f"it is of run {manifest.run_id}, not {run_id_of(folder)}")
+    if manifest.run_id != parse_run_id(folder):
+        raise BadRun(path, f"it is of run {manifest.run_id}, not {parse_run_id(folder)}")
     return manifest
 
 
@@ -223,9 +223,12 @@ def _check_empty(folder: Path) -> None:
         OtherLayout, BadRun: it has.
     """
     # In this order: a run of the first layout has tables, too.
-    if any(next(folder.glob(pattern), None) for pattern in FORMER):
+    if any(next(folder.glob(pattern), None) for pattern in FORMER_PATTERNS):
         raise OtherLayout("layout 1")
-    if any(next(folder.glob(pattern), None) for pattern in ("*.parquet", "state-*.safetensors", BEFORE)):
+    if any(
+        next(folder.glob(pattern), None)
+        for pattern in ("*.parquet", "state-*.safetensors", PREVIOUS_MANIFEST)
+    ):
         raise BadRun(folder / MANIFEST, "it is missing")
 
 
@@ -314,7 +317,7 @@ def read_segments(folder: Path, table: str, read: Callable[[Manifest, str], pa.T
     while True:
         manifest = read_manifest(folder)
         try:
-            tables = [read(manifest, name) for name in manifest.segments(table)]
+            tables = [read(manifest, name) for name in manifest.list_segments(table)]
             return pa.concat_tables(tables) if tables else None
         except BadRun:
             # A newer manifest replaces segments by longer ones, so a file may have gone while it was read.

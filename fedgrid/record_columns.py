@@ -11,11 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
-LARGEST_WHOLE = 1 << 53
+LARGEST_EXACT = 1 << 53
 """Largest whole number up to which a float holds all of them."""
-LARGEST = 1e50
+LARGEST_NUMBER = 1e50
 """Bound of columns without a range: far beyond a norm of float32 numbers."""
-MOST = 1 << 31
+LARGEST_COUNT = 1 << 31
 """Bound of numbers of rounds, clients or clusters."""
 
 
@@ -29,9 +29,9 @@ class RecordColumn:
     """Type of its values, as Arrow calls it."""
     meaning: str
     """One sentence for the documentation and for MLflow."""
-    least: float = -LARGEST
+    least: float = -LARGEST_NUMBER
     """Least value."""
-    greatest: float = LARGEST
+    greatest: float = LARGEST_NUMBER
     """Greatest value."""
     required: bool = False
     """Whether every row has a value."""
@@ -43,12 +43,12 @@ class RecordColumn:
     """Its section among MLflow's metrics; empty: MLflow does not show it."""
 
 
-def schema_of(columns: Iterable[RecordColumn]) -> pa.Schema:
+def build_schema(columns: Iterable[RecordColumn]) -> pa.Schema:
     """Build the schema of these columns, in their order."""
     return pa.schema([pa.field(column.name, column.type) for column in columns])
 
 
-def schemas(columns: Collection[str] = ()) -> dict[str, pa.Schema]:
+def build_schemas(columns: Collection[str] = ()) -> dict[str, pa.Schema]:
     """Build the schema of each of a run's record files.
 
     Args:
@@ -67,32 +67,32 @@ def schemas(columns: Collection[str] = ()) -> dict[str, pa.Schema]:
         for file, declared in EVERY_COLUMN.items()
     }
     chosen["rounds"] += numbers
-    return {file: schema_of(own_columns) for file, own_columns in chosen.items()}
+    return {file: build_schema(own_columns) for file, own_columns in chosen.items()}
 
 
-def _bytes(name: str, meaning: str, *, only: str = "", section: str = "") -> RecordColumn:
+def _bytes_column(name: str, meaning: str, *, only: str = "", section: str = "") -> RecordColumn:
     """Declare a column of bytes."""
-    return RecordColumn(name, pa.int64(), meaning, 0, LARGEST_WHOLE, only=only, section=section)
+    return RecordColumn(name, pa.int64(), meaning, 0, LARGEST_EXACT, only=only, section=section)
 
 
-def _seconds(name: str, meaning: str, *, required: bool = False, only: str = "") -> RecordColumn:
+def _seconds_column(name: str, meaning: str, *, required: bool = False, only: str = "") -> RecordColumn:
     """Declare a column of seconds."""
     return RecordColumn(name, pa.float64(), meaning, 0, 1e10, required=required, only=only)
 
 
-def _float(
-    name: str, meaning: str, least: float = -LARGEST, greatest: float = LARGEST, **facts: Any
+def _float_column(
+    name: str, meaning: str, least: float = -LARGEST_NUMBER, greatest: float = LARGEST_NUMBER, **facts: Any
 ) -> RecordColumn:
     """Declare a column of floats."""
     return RecordColumn(name, pa.float64(), meaning, least, greatest, **facts)
 
 
-ROUND = RecordColumn("round", pa.int32(), "Number of the round, from 1.", 1, MOST, required=True)
+ROUND = RecordColumn("round", pa.int32(), "Number of the round, from 1.", 1, LARGEST_COUNT, required=True)
 """The first column of every file."""
 
 ROUNDS = (
     ROUND,
-    _float(
+    _float_column(
         "temperature",
         "Half the root mean square of the cosine distances between the clients' updates.",
         0,
@@ -100,7 +100,7 @@ ROUNDS = (
         section="clustering",
     ),
     RecordColumn(
-        "clusters", pa.int32(), "Number of clusters after the round.", 0, MOST, section="clustering"
+        "clusters", pa.int32(), "Number of clusters after the round.", 0, LARGEST_COUNT, section="clustering"
     ),
     RecordColumn(
         "clustered",
@@ -108,19 +108,19 @@ ROUNDS = (
         "Whether the algorithm decided on a partition, even an unchanged one.",
         required=True,
     ),
-    _bytes("bytes_down", "Bytes of the models that were sent to clients.", section="cost"),
-    _bytes("bytes_up", "Bytes of the updates that the server received.", section="cost"),
+    _bytes_column("bytes_down", "Bytes of the models that were sent to clients.", section="cost"),
+    _bytes_column("bytes_up", "Bytes of the updates that the server received.", section="cost"),
     RecordColumn("excluded", pa.int32(), "Number of updates left out because they are NaN or infinite."),
     RecordColumn("warnings", pa.int32(), "Number of warnings in `log.txt`.", section="other"),
-    _float(
+    _float_column(
         "mean_norm",
         "Largest norm of a cluster's mean update, if the algorithm uses it (Sattler).",
         infinite=True,
     ),
-    _float(
+    _float_column(
         "max_norm", "Largest norm of a client's update, if the algorithm uses it (Sattler).", infinite=True
     ),
-    _float(
+    _float_column(
         "silhouette",
         "Mean silhouette of the partition on the distances that the algorithm uses; needs no hidden groups. "
         "None for one cluster, and if every client is alone.",
@@ -129,35 +129,35 @@ ROUNDS = (
         section="clustering",
     ),
     RecordColumn("counts", pa.list_(pa.int32()), "How many clients chose each model (IFCA).", only="counts"),
-    _float(
+    _float_column(
         "epsilon",
         "Largest epsilon of any client so far, at `privacy.delta`; only of runs with noise.",
         infinite=True,
         only="epsilon",
         section="privacy",
     ),
-    _float(
+    _float_column(
         "update_l2",
         "Euclidean norm of the update over the parameters; only of split centralised.",
         only="centralised",
     ),
-    _float(
+    _float_column(
         "update_l2_state",
         "Euclidean norm of the update over parameters and BatchNorm's buffers; only of split centralised.",
         only="centralised",
     ),
-    _float(
+    _float_column(
         "weights_l1_change",
         "L1 norm of the parameters after the round minus that before, of which the OCFL papers' epsilon_1 is "
         "a tenth; only of split centralised.",
         only="centralised",
     ),
-    _bytes(
+    _bytes_column(
         "message_bytes",
         "Bytes of what newcomers said about their data in this round; in `bytes_up` too.",
         only="message",
     ),
-    _bytes(
+    _bytes_column(
         "encoder_bytes",
         "Bytes of the encoder's federated training before round 1, and of its way to newcomers; in "
         "`bytes_up` and `bytes_down` too.",
@@ -191,7 +191,7 @@ SCORES = {
 """Score of a test -> what it is. All but the loss and R2, which may be negative, are shares."""
 
 
-def _tests() -> Iterator[RecordColumn]:
+def _build_test_columns() -> Iterator[RecordColumn]:
     """Yield the columns of every test and score."""
     for test, model in TESTS.items():
         for score, words in SCORES.items():
@@ -203,8 +203,8 @@ def _tests() -> Iterator[RecordColumn]:
                 f"{test}_{score}",
                 pa.list_(pa.float64()) if score == RECALL else pa.float64(),
                 f"{model}: {words}.",
-                -LARGEST if is_loss or score == "r2" else 0,
-                LARGEST if is_loss else 1,
+                -LARGEST_NUMBER if is_loss or score == "r2" else 0,
+                LARGEST_NUMBER if is_loss else 1,
                 infinite=is_loss or score == "r2",
                 only=only,
             )
@@ -212,7 +212,7 @@ def _tests() -> Iterator[RecordColumn]:
 
 CLIENTS = (
     ROUND,
-    RecordColumn("client", pa.int32(), "The client, from 0.", 0, MOST, required=True),
+    RecordColumn("client", pa.int32(), "The client, from 0.", 0, LARGEST_COUNT, required=True),
     RecordColumn("cluster", pa.int32(), "The cluster that it is in after the round.", required=True),
     RecordColumn("true_cluster", pa.int32(), "Its hidden group in this round.", required=True),
     RecordColumn(
@@ -232,13 +232,15 @@ CLIENTS = (
     RecordColumn("train_images", pa.int32(), "Number of its training images."),
     RecordColumn("test_images", pa.int32(), "Number of its test images."),
     RecordColumn("train_loss", pa.float64(), "Running mean loss of its last local epoch.", infinite=True),
-    _float("train_accuracy", "Running accuracy of its last local epoch.", 0, 1),
-    _float(
+    _float_column("train_accuracy", "Running accuracy of its last local epoch.", 0, 1),
+    _float_column(
         "update_norm", "Euclidean norm of its update over the whole state, as it was sent.", infinite=True
     ),
-    *_tests(),
-    _float("test_mean", "Mean of the numbers to predict in its test set, standardised.", only="target"),
-    _float("test_square", "Mean of the squares of these.", 0, only="target"),
+    *_build_test_columns(),
+    _float_column(
+        "test_mean", "Mean of the numbers to predict in its test set, standardised.", only="target"
+    ),
+    _float_column("test_square", "Mean of the squares of these.", 0, only="target"),
     RecordColumn(
         "members",
         pa.list_(pa.int32()),
@@ -248,8 +250,8 @@ CLIENTS = (
     RecordColumn(
         "fault", pa.string(), "What it does as an attacker; null of an honest client.", only="fault"
     ),
-    _float("epsilon", "Its epsilon so far, at `privacy.delta`.", infinite=True, only="epsilon"),
-    _float(
+    _float_column("epsilon", "Its epsilon so far, at `privacy.delta`.", infinite=True, only="epsilon"),
+    _float_column(
         "cluster_epsilon",
         "The same of all present members of its cluster as one, whose data change together.",
         infinite=True,
@@ -261,13 +263,15 @@ CLIENTS = (
 
 TIMINGS = (
     ROUND,
-    _seconds("seconds", "Wall-clock time of the round, without `waited_seconds`.", required=True),
-    _seconds("train_seconds", "Of these, the clients' training."),
-    _seconds("cluster_seconds", "Of these, the algorithm's step: clustering, averaging."),
-    _seconds("evaluate_seconds", "Of these, the tests of the models after the round."),
-    RecordColumn("slowest_client", pa.int32(), "The client whose training and tests took longest.", 0, MOST),
-    _seconds("slowest_client_seconds", "How long they took."),
-    _float(
+    _seconds_column("seconds", "Wall-clock time of the round, without `waited_seconds`.", required=True),
+    _seconds_column("train_seconds", "Of these, the clients' training."),
+    _seconds_column("cluster_seconds", "Of these, the algorithm's step: clustering, averaging."),
+    _seconds_column("evaluate_seconds", "Of these, the tests of the models after the round."),
+    RecordColumn(
+        "slowest_client", pa.int32(), "The client whose training and tests took longest.", 0, LARGEST_COUNT
+    ),
+    _seconds_column("slowest_client_seconds", "How long they took."),
+    _float_column(
         "peak_memory_mb",
         "Sum over the server's and the clients' processes of the peak of each since it started.",
         0,
@@ -280,15 +284,15 @@ TIMINGS = (
     ),
     RecordColumn("reached_clients", pa.int32(), "Number of clients that have an update in this round."),
     RecordColumn("trained_clients", pa.int32(), "Number of those that this run has trained."),
-    _seconds("waited_seconds", "Time spent waiting for another run that computed the same round."),
-    _seconds("uncached_seconds", "Time that the round would have taken without the cache."),
+    _seconds_column("waited_seconds", "Time spent waiting for another run that computed the same round."),
+    _seconds_column("uncached_seconds", "Time that the round would have taken without the cache."),
     RecordColumn("ended_ms", pa.int64(), "Unix time of the round's end, in milliseconds.", 0, 2e14),
-    _seconds(
+    _seconds_column(
         "message_seconds",
         "Mean time over clients of a message about their data; null in rounds without any.",
         only="message",
     ),
-    _seconds(
+    _seconds_column(
         "epoch_seconds",
         "Mean time over clients of a local epoch without tests; null in rounds without any.",
         only="message",
@@ -304,6 +308,6 @@ _DECLARED = {column.name: column for columns in EVERY_COLUMN.values() for column
 """Name -> declaration of every column."""
 
 
-def declared(name: str) -> RecordColumn:
+def find_column(name: str) -> RecordColumn:
     """Find the declaration of a column; any number is allowed in one without."""
     return _DECLARED.get(name) or RecordColumn(name, pa.float64(), "")

@@ -1,7 +1,7 @@
 """Text that leaves this program: without secrets, and safe to print.
 
-Errors, warnings, logs, marks and tags pass through `redacted`. This module imports nothing of fedgrid's, so
-that every package can use it.
+Errors, warnings, logs, marks and tags pass through `redact_secrets`. This module imports nothing of
+fedgrid's, so that every package can use it.
 """
 
 import csv
@@ -42,7 +42,7 @@ _HTML = re.compile(r"<(?=[a-z/!?])", re.IGNORECASE)
 _HEADER = re.compile(r"(?P<kind>\b(?:bearer|basic)\s)\s{0,4}(?=\S{8})[\w.~+/=-]+", re.IGNORECASE)
 
 
-def redacted(text: str) -> str:
+def redact_secrets(text: str) -> str:
     """Replace the secrets in a text by asterisks.
 
     Secrets are a user name and password before the @ of an address with a scheme, the values of keys such as
@@ -51,10 +51,10 @@ def redacted(text: str) -> str:
     """
     # Addresses first: a password in one may look like a pair.
     text = _USER.sub(lambda match: f"{match['scheme']}{HIDDEN}@", text)
-    return _HEADER.sub(rf"\g<kind>{HIDDEN}", _PAIR.sub(_without_value, text))
+    return _HEADER.sub(rf"\g<kind>{HIDDEN}", _PAIR.sub(_hide_value, text))
 
 
-def printable(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Escape the control characters of a text, except line ends and tabs.
 
     They may move the cursor, colour the screen, or reverse the text's direction.
@@ -69,7 +69,7 @@ def printable(text: str) -> str:
     )
 
 
-def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+def format_csv(rows: Iterable[Iterable[Any]]) -> str:
     """Format rows as the text of a csv file; the first of them are its headings."""
     text = StringIO()
     # Plain line ends: the csv module's default is that of Windows.
@@ -77,13 +77,13 @@ def csv_text(rows: Iterable[Iterable[Any]]) -> str:
     return text.getvalue()
 
 
-def in_markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Escape text for a cell or a sentence of Markdown: on one line, without HTML, links and images."""
     text = text.replace("\n", " ").replace("\t", " ")
     return _HTML.sub("&lt;", text).replace("|", r"\|").replace("](", r"]\(")
 
 
-def _without_value(match: re.Match[str]) -> str:
+def _hide_value(match: re.Match[str]) -> str:
     """Replace the value of a pair by asterisks if its key names a secret."""
     name = match["name"] or match["quoted"]
     between = match["equals"] or match["colon"]

@@ -18,7 +18,7 @@ LARGEST_TABLE = 1 << 34
 """Largest table in bytes. A million rows of a run's clients have some 150 MB."""
 LARGEST_STATE = 1 << 38
 """Largest state in bytes, which its server had in memory: four for each parameter of each model."""
-DEEPEST = 16
+DEEPEST_FOLDER = 16
 """Most levels of folders. A storage has five, its artifacts of MLflow some more."""
 
 
@@ -56,7 +56,7 @@ def read_file(path: Path, largest: int = LARGEST) -> bytes:
         return file.read()
 
 
-def check_below(folder: Path, names: re.Pattern[str] | None = None) -> None:
+def check_folder(folder: Path, names: re.Pattern[str] | None = None) -> None:
     """Check that a folder, if there is one, contains only folders and regular files, at any depth.
 
     Args:
@@ -78,8 +78,8 @@ def check_below(folder: Path, names: re.Pattern[str] | None = None) -> None:
                 if depth == 0 and names is not None and not names.fullmatch(entry.name):
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    if depth == DEEPEST:
-                        raise OSError(f"{entry.path} is below {DEEPEST} folders")
+                    if depth == DEEPEST_FOLDER:
+                        raise OSError(f"{entry.path} is below {DEEPEST_FOLDER} folders")
                     waiting.append((entry.path, depth + 1))
                 elif not entry.is_file(follow_symlinks=False) and os.path.lexists(entry.path):
                     _check_kind(entry.path, os.lstat(entry.path).st_mode)

@@ -23,10 +23,10 @@ class OtherLayout(BadFile):
     """A file is of a storage with another layout; its bytes may be as they were written."""
 
 
-def seal(values: Mapping[str, Any], indent: int | None = None) -> str:
+def seal_values(values: Mapping[str, Any], indent: int | None = None) -> str:
     """Format values, in their order, as the text of a JSON file with the layout and a checksum."""
     body = {**values, VERSION: LAYOUT}
-    return json.dumps({**body, CHECKSUM: _checksum(body)}, indent=indent) + "\n"
+    return json.dumps({**body, CHECKSUM: _compute_checksum(body)}, indent=indent) + "\n"
 
 
 def unseal_text(text: str | bytes) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def unseal_text(text: str | bytes) -> dict[str, Any]:
         raise BadFile("it is not a JSON object")
     # The layout before the checksum: files of another layout have another checksum, and are not damaged.
     check_layout(1 if VERSION not in values and FORMER_VERSION in values else values.get(VERSION))
-    if values.pop(CHECKSUM, None) != _checksum(values):
+    if values.pop(CHECKSUM, None) != _compute_checksum(values):
         raise BadFile("its checksum differs")
     del values[VERSION]
     return values
@@ -63,6 +63,6 @@ def check_layout(layout: object) -> None:
         raise OtherLayout(f"layout {layout}")
 
 
-def _checksum(body: Mapping[str, Any]) -> str:
+def _compute_checksum(body: Mapping[str, Any]) -> str:
     """Compute the checksum of all other keys, in sorted order."""
     return sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -130,13 +130,13 @@ def ray_session() -> Iterator[None]:
     """One cluster of four logical CPUs for all tests marked `ray`, of fewer processes than a user's."""
     import ray
 
-    from fedgrid.grids.ray_cluster.local import SETTINGS, few_processes
+    from fedgrid.grids.ray_cluster.local import RAY_SETTINGS, limit_processes
     from tests.helpers.forked_workers import forked_workers
 
     quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "error"}
     with forked_workers():
-        with few_processes():
-            ray.init("local", num_cpus=4, _system_config=dict(SETTINGS), **quiet)
+        with limit_processes():
+            ray.init("local", num_cpus=4, _system_config=dict(RAY_SETTINGS), **quiet)
         yield
         ray.shutdown()
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedgrid
-from fedgrid.arguments import ArgumentError, check_choice, checked
+from fedgrid.arguments import ArgumentError, check_arguments, check_choice
 from fedgrid.tracking import figures
 from fedgrid.tracking.scoring.study import Study
 from tests.helpers.command_line import new_storage
@@ -16,7 +16,7 @@ from tests.helpers.command_line import new_storage
 CONFIG = {"clients": 3, "algorithm": "fedavg", "training": {"rounds": 1, "local_epochs": 1}}
 
 
-@checked(paths="as in ['a.py']")
+@check_arguments(paths="as in ['a.py']")
 def public(
     what: Mapping[str, Any] | Path | str,
     *,

@@ -217,16 +217,16 @@ def model(tree):
     tree.insert(
         "fedgrid/engine/federation/models/registry.py",
         "_ENTRIES = (\n",
-        '    ModelEntry("flat", "one linear layer", "ours", _network("flat")),\n',
+        '    ModelEntry("flat", "one linear layer", "ours", _import_network("flat")),\n',
     )
 
 
 def data_set(tree):
     tree.insert(
         "fedgrid/engine/federation/data/readers.py",
-        "def digits(",
+        "def read_digits(",
         """def few_digits(path: Path) -> Pair:
-    pool, test = digits(path)
+    pool, test = read_digits(path)
     return pool.take(np.arange(0, len(pool), 3)), test
 
 
@@ -258,7 +258,7 @@ def split(tree):
     tree.insert(
         "fedgrid/engine/federation/partition/shifted.py",
         "DIMMED = ",
-        "DARKER = Shifted(dim)\n",
+        "DARKER = TransformSplit(dim_images)\n",
         before=True,
     )
     kinds = "fedgrid/engine/federation/dealing/kinds.py"
@@ -378,7 +378,7 @@ def command(tree):
 from rich.console import Console
 
 from fedgrid.engine.federation.dealing.kinds import KINDS
-from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.plain_console import print_plain
 
 
 def list_splits(console: Console) -> None:
@@ -448,7 +448,7 @@ from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cli.actions.analyses import find_analysis
 from fedgrid.grids.presets.load import load_grid
-from fedgrid.grids.search.space import built_in
+from fedgrid.grids.search.space import find_built_in_space
 from fedgrid.grids.following.session import TrackerSession
 from fedgrid.grids.following.registry import find_tracker
 from fedgrid.grids.trackers.tracker import TrackedGrid
@@ -466,14 +466,14 @@ with TemporaryDirectory() as folder:
     given |= {"clients": 6, "split": "darker", "training": {"rounds": 1, "local_epochs": 1}}
     run = complete(given, Path(folder))
     found = curves(read_records(play(run, Path(folder), cache=None)))
-    TrackerSession(find_tracker("lines"), TrackedGrid("mine", Storage.of(folder))).update(run)
+    TrackerSession(find_tracker("lines"), TrackedGrid("mine", Storage.of(folder))).update_run(run)
     lines = Path(folder, "lines.txt").read_text()
 page = report_page(study_of([result_of(run_of(), WHOLE, curves={"ari": (0, 1)})]))
 commands = fedgrid("splits").out.split()
 with redirect_stdout(StringIO()) as shown:
     code = pytest.main(TESTS)
 print(json.dumps({
-    "an algorithm": "server_learning_rate" in str(built_in("fedhalf", 15)),
+    "an algorithm": "server_learning_rate" in str(find_built_in_space("fedhalf", 15)),
     "a clusterer": run.algorithm.clusterer["name"] == "halves",
     "a way to train locally": run.algorithm.local == {"name": "still"},
     "an aggregator": run.algorithm.aggregate == {"name": "first"},

@@ -31,7 +31,7 @@ BY_NAME = {
     "fedgrid/__init__.py": "what `import fedgrid` offers, on demand",
     "fedgrid/engine/runtime/storage/remote.py": "fsspec",
     "fedgrid/engine/federation/data/readers.py": "torchvision",
-    "fedgrid/grids/ray_cluster/import_meanwhile.py": "what is needed later, in a thread",
+    "fedgrid/grids/ray_cluster/background_imports.py": "what is needed later, in a thread",
 }
 """Files that import modules by their name, and which: the first has a table of modules of ours."""
 

@@ -12,7 +12,7 @@ from fedgrid.manifest import (
     BadRun,
     FileEntry,
     Manifest,
-    Part,
+    ProvenancePart,
     open_listed,
     read_manifest,
     read_segment,
@@ -25,7 +25,7 @@ def segment(folder, first, last):
     """Write rounds `first` to `last` of the table `rounds`; return the file's name and entry."""
     name = f"rounds-{first:06d}-{last:06d}-0123abcd.parquet"
     pq.write_table(pa.table({"round": range(first, last + 1)}), folder / name)
-    return name, FileEntry.of((folder / name).read_bytes())
+    return name, FileEntry.from_bytes((folder / name).read_bytes())
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def folder(tmp_path):
     folder = tmp_path / "run-x1"
     folder.mkdir()
     (folder / CONFIG).write_text("{}")
-    files = dict([segment(folder, 1, 3)]) | {CONFIG: FileEntry.of(b"{}")}
-    (folder / MANIFEST).write_text(Manifest("x1", 5, 3, files=files).text())
+    files = dict([segment(folder, 1, 3)]) | {CONFIG: FileEntry.from_bytes(b"{}")}
+    (folder / MANIFEST).write_text(Manifest("x1", 5, 3, files=files).to_text())
     return folder
 
 
@@ -50,9 +50,9 @@ def list_all(schema):
 
 def test_what_is_written_is_read(folder):
     manifest = replace(
-        read_manifest(folder), states={2: ["a"], 3: ["b", "c"]}, made_with=(Part(1, {"code": "x"}),)
+        read_manifest(folder), states={2: ["a"], 3: ["b", "c"]}, made_with=(ProvenancePart(1, {"code": "x"}),)
     )
-    assert Manifest.of_text(manifest.text()) == manifest
+    assert Manifest.from_text(manifest.to_text()) == manifest
     assert rounds_of(folder) == [1, 2, 3]
 
 
@@ -64,7 +64,7 @@ def test_reader_whose_file_is_replaced_meanwhile_reads_the_new_one(folder):
         if manifest == before:
             (folder / name).unlink()
             later = dict([segment(folder, 1, 5)])
-            (folder / MANIFEST).write_text(replace(before, rounds_done=5, files=later).text())
+            (folder / MANIFEST).write_text(replace(before, rounds_done=5, files=later).to_text())
         return read_segment(where, manifest, name, choose)
 
     assert rounds_of(folder, read) == [1, 2, 3, 4, 5]
@@ -74,8 +74,8 @@ def test_needed_are_all_files_but_those_of_older_states():
     entry = FileEntry(0, "")
     files = dict.fromkeys(("config.json", "old", "shared", "new"), entry)
     manifest = Manifest("x1", 5, 2, states={1: ["old", "shared"], 2: ["new", "shared"]}, files=files)
-    assert manifest.needed() == {"config.json", "shared", "new"}
-    assert Manifest("x1", 5).needed() == set()
+    assert manifest.list_needed_files() == {"config.json", "shared", "new"}
+    assert Manifest("x1", 5).list_needed_files() == set()
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedgrid import parquet_files
-from fedgrid.engine.runtime.integrity.made_with import parts_of
-from fedgrid.engine.runtime.integrity.tables import read_table, stamped
+from fedgrid.engine.runtime.integrity.made_with import load_parts
+from fedgrid.engine.runtime.integrity.tables import read_table, stamp_table
 from fedgrid.engine.runtime.run.records import read_records as read_rows
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile
 from fedgrid.manifest import MANIFEST
-from fedgrid.parquet_files import memory, read_parquet, wrong_type, wrong_value
-from fedgrid.record_columns import EVERY_COLUMN, TIMINGS, declared, schema_of
-from fedgrid.sealed_json import seal
+from fedgrid.parquet_files import find_wrong_type, find_wrong_value, read_memory_limit, read_parquet
+from fedgrid.record_columns import EVERY_COLUMN, TIMINGS, build_schema, find_column
+from fedgrid.sealed_json import seal_values
 from fedgrid.tracking.records import RecordsError, read_records
-from fedgrid.tracking.records import table as records
+from fedgrid.tracking.records import read_table as records
 from tests.helpers.manifests import edit_table, list_files
 from tests.helpers.run_records import write_records
 
@@ -61,18 +61,18 @@ def test_table_with_what_cannot_be_is_not_read(folder, name, column, values, why
 def test_seconds_that_cannot_be_are_damage(folder, values):
     changed(folder, "timings", "seconds", values)
     with pytest.raises(DamagedFile, match=r"timings\.parquet is damaged"):
-        read_rows(folder, "timings", schema_of(TIMINGS))
+        read_rows(folder, "timings", build_schema(TIMINGS))
 
 
 @pytest.mark.parametrize("column", ["train_loss", "update_norm"])
 def test_loss_and_norm_of_a_training_that_diverged_are_read(column):
-    assert wrong_value(pa.table({column: [float("inf"), float("nan"), 1e38]}), declared) is None
+    assert find_wrong_value(pa.table({column: [float("inf"), float("nan"), 1e38]}), find_column) is None
 
 
 @pytest.mark.parametrize("columns", EVERY_COLUMN.values(), ids=EVERY_COLUMN)
 def test_declared_columns_are_read(columns):
-    assert wrong_type(schema_of(columns), declared) is None
-    assert wrong_value(schema_of(columns).empty_table(), declared) is None
+    assert find_wrong_type(build_schema(columns), find_column) is None
+    assert find_wrong_value(build_schema(columns).empty_table(), find_column) is None
 
 
 def test_name_in_two_files_allows_the_same_in_both():
@@ -93,9 +93,9 @@ def test_name_in_two_files_allows_the_same_in_both():
 )
 def test_parts_of_other_types_are_damage(tmp_path, part):
     values = {"run_id": "", "rounds": 1, "rounds_done": 0, "finished": False, "states": {}, "files": {}}
-    (tmp_path / MANIFEST).write_text(seal({**values, "made_with": [part]}))
+    (tmp_path / MANIFEST).write_text(seal_values({**values, "made_with": [part]}))
     with pytest.raises(DamagedFile, match="it is no manifest"):
-        parts_of(tmp_path)
+        load_parts(tmp_path)
 
 
 MANY = 300_000
@@ -104,7 +104,7 @@ MANY = 300_000
 @pytest.fixture
 def megabyte(monkeypatch):
     """A machine with four megabytes of memory, of which a table may take one."""
-    monkeypatch.setattr(parquet_files, "memory", lambda: 4_000_000)
+    monkeypatch.setattr(parquet_files, "read_memory_limit", lambda: 4_000_000)
 
 
 def read(path, *columns):
@@ -140,20 +140,20 @@ def test_what_fits_is_read_as_it_was(tmp_path):
 
 
 def test_memory_is_what_a_container_may_use(tmp_path, monkeypatch):
-    whole = memory()
-    monkeypatch.setattr(parquet_files, "CONTAINER", tmp_path / "memory.max")
-    assert memory() >= whole
+    whole = read_memory_limit()
+    monkeypatch.setattr(parquet_files, "CONTAINER_LIMIT", tmp_path / "memory.max")
+    assert read_memory_limit() >= whole
     (tmp_path / "memory.max").write_text("max\n")
-    assert memory() >= whole
+    assert read_memory_limit() >= whole
     (tmp_path / "memory.max").write_text("1000000\n")
-    assert memory() == 1_000_000
+    assert read_memory_limit() == 1_000_000
 
 
 @pytest.mark.usefixtures("megabyte")
 def test_table_that_is_too_large_here_is_not_taken_for_damaged(tmp_path):
     """It may be whole: on a machine with more memory the run goes on."""
     table = pa.table({"round": pa.repeat(pa.scalar(1, pa.int32()), MANY)})
-    pq.write_table(stamped(table), tmp_path / "rounds.parquet")
+    pq.write_table(stamp_table(table), tmp_path / "rounds.parquet")
     with pytest.raises(UnreadableFile, match=r"rounds\.parquet cannot be read: it would .* of memory"):
         read_table(tmp_path / "rounds.parquet", table.schema)
     list_files(tmp_path)

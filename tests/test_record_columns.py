@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.grids.archive import explanation_records as archived
 from fedgrid.grids.explain.compute import records as explanations
 from fedgrid.record_columns import EVERY_COLUMN
@@ -24,7 +24,7 @@ RUNS = (
     build_early_run("ifca", training=FEW),
     build_early_run("embeddings", training=FEW),
     build_early_run("flis-dc", training=FEW),
-    complete({"clients": 1, "split": "centralised", "algorithm": "fedavg", "training": FEW}, NOWHERE),
+    complete_config({"clients": 1, "split": "centralised", "algorithm": "fedavg", "training": FEW}, NOWHERE),
 )
 """Together they have every column that some run has, but for natural groups and numbers to predict."""
 
@@ -35,10 +35,10 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Mapping[st
     root = tmp_path_factory.mktemp("columns")
     found: dict[str, dict[str, pa.DataType]] = {}
     two = {"dataset": digits_of_two_writers(root), "clients": 2, "split": "natural", "model": "digitnet"}
-    natural = complete({**two, "algorithm": "fedavg", "training": FEW}, NOWHERE)
+    natural = complete_config({**two, "algorithm": "fedavg", "training": FEW}, NOWHERE)
     (root / "t.csv").write_text("\n".join(["x,y", *(f"{row},{row % 7}" for row in range(30))]))
     predicting = {"dataset": f"csv:{root}/t.csv#target=y", "clients": 2, "evaluation": {"global_model": True}}
-    predicted = complete({**predicting, "algorithm": "fedavg", "training": FEW}, NOWHERE)
+    predicted = complete_config({**predicting, "algorithm": "fedavg", "training": FEW}, NOWHERE)
     for run in (*RUNS, natural, predicted):
         for path in sorted(Path(play(run, root, cache=None)).glob("*.parquet")):
             found.setdefault(path.stem, {}).update((each.name, each.type) for each in pq.read_schema(path))

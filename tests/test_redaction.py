@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError, DataError, RunError
-from fedgrid.engine.runtime.run.failure import in_one_line
-from fedgrid.engine.runtime.storage.remote import connect
+from fedgrid.engine.runtime.run.failure import describe_error
+from fedgrid.engine.runtime.storage.remote import open_file_system
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow.store import tracking_uri
-from fedgrid.redaction import printable, redacted
+from fedgrid.redaction import escape_controls, redact_secrets
 
 SECRET = "s3cr3t-W0rd"
 SLASHED = "wJalrXUtn/FEMI/K7MDENG"
@@ -56,7 +56,7 @@ HARMLESS = [
 
 @pytest.mark.parametrize("text", FORMS)
 def test_secret_is_replaced(text):
-    shown = redacted(text)
+    shown = redact_secrets(text)
     assert "***" in shown
     assert SECRET not in shown
     assert "FEMI" not in shown
@@ -64,11 +64,11 @@ def test_secret_is_replaced(text):
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_text_without_secrets_stays(text):
-    assert redacted(text) == text
+    assert redact_secrets(text) == text
 
 
 def test_what_stands_around_a_secret_stays():
-    assert redacted("s3://k:x@bucket/a?region=eu&secret_key=x is gone; ?sig=x: try b") == (
+    assert redact_secrets("s3://k:x@bucket/a?region=eu&secret_key=x is gone; ?sig=x: try b") == (
         "s3://***@bucket/a?region=eu&secret_key=*** is gone; ?sig=***: try b"
     )
 
@@ -76,7 +76,7 @@ def test_what_stands_around_a_secret_stays():
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("text", ["a.b-", "a:", "pass", "://a:b", "a=", "'a'", "bearer ", "a://b:@"])
 def test_long_text_does_not_take_quadratic_time(text):
-    assert redacted(text * 5_000).startswith(text[0])
+    assert redact_secrets(text * 5_000).startswith(text[0])
 
 
 @pytest.mark.parametrize("kind", [ConfigError, DataError, RunError, TrackerFailed])
@@ -96,7 +96,7 @@ def test_error_holds_no_secret(kind):
 )
 def test_error_of_a_file_systems_library_holds_no_secret(uri):
     with pytest.raises(ConfigError) as refused:
-        connect(uri)
+        open_file_system(uri)
     assert "://***@" in str(refused.value)
     assert SECRET not in str(refused.value)
     assert "FEMI" not in str(refused.value)
@@ -111,7 +111,7 @@ def test_error_of_the_address_of_a_store_holds_no_secret(uri, tmp_path, monkeypa
 
 
 def test_cause_of_an_unexpected_error_holds_no_secret():
-    assert SECRET not in in_one_line(OSError(f"no s3://key:{SECRET}@bucket"))
+    assert SECRET not in describe_error(OSError(f"no s3://key:{SECRET}@bucket"))
 
 
 def test_every_error_of_the_engine_goes_through_the_redactor():
@@ -121,7 +121,7 @@ def test_every_error_of_the_engine_goes_through_the_redactor():
 
 
 def test_control_characters_become_escapes():
-    assert printable("a\x1b[2J\x07é\u202e\n\tb") == "a\\x1b[2J\\x07é\\u202e\n\tb"
+    assert escape_controls("a\x1b[2J\x07é\u202e\n\tb") == "a\\x1b[2J\\x07é\\u202e\n\tb"
 
 
 def test_the_redactor_imports_nothing_of_ours():

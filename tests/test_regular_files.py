@@ -6,15 +6,22 @@ import socket
 
 import pytest
 
-from fedgrid.regular_files import DEEPEST, LARGEST_STATE, LARGEST_TABLE, check_below, open_file, read_file
+from fedgrid.regular_files import (
+    DEEPEST_FOLDER,
+    LARGEST_STATE,
+    LARGEST_TABLE,
+    check_folder,
+    open_file,
+    read_file,
+)
 
 
 def test_folders_and_files_are_right(tmp_path):
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "b" / "c").write_text("c")
-    check_below(tmp_path)
-    check_below(tmp_path / "missing")
-    check_below(tmp_path / "a" / "b" / "c")
+    check_folder(tmp_path)
+    check_folder(tmp_path / "missing")
+    check_folder(tmp_path / "a" / "b" / "c")
 
 
 @pytest.mark.parametrize("place", ["x", "a/x", "a/b/x"])
@@ -28,24 +35,24 @@ def test_what_leads_elsewhere_is_named(tmp_path, place, kind):
         target = {"link": __file__, "dangling link": "gone", "link to a folder": tmp_path}[kind]
         path.symlink_to(target)
     with pytest.raises(OSError, match=f"{place} is {'no regular file' if kind == 'pipe' else 'a link'}"):
-        check_below(tmp_path / "runs")
+        check_folder(tmp_path / "runs")
 
 
 def test_what_lies_beside_the_given_names_does_not_count(tmp_path):
     (tmp_path / "venv").symlink_to("/usr")
-    check_below(tmp_path, re.compile("grids"))
+    check_folder(tmp_path, re.compile("grids"))
     (tmp_path / "grids").mkdir()
     (tmp_path / "grids" / "venv").symlink_to("/usr")
     with pytest.raises(OSError, match="grids/venv is a link"):
-        check_below(tmp_path, re.compile("grids"))
+        check_folder(tmp_path, re.compile("grids"))
 
 
 def test_nesting_without_end_is_refused(tmp_path):
-    (tmp_path / "/".join("d" * DEEPEST)).mkdir(parents=True)
-    check_below(tmp_path)
-    (tmp_path / "/".join("d" * (DEEPEST + 1))).mkdir()
-    with pytest.raises(OSError, match=f"is below {DEEPEST} folders"):
-        check_below(tmp_path)
+    (tmp_path / "/".join("d" * DEEPEST_FOLDER)).mkdir(parents=True)
+    check_folder(tmp_path)
+    (tmp_path / "/".join("d" * (DEEPEST_FOLDER + 1))).mkdir()
+    with pytest.raises(OSError, match=f"is below {DEEPEST_FOLDER} folders"):
+        check_folder(tmp_path)
 
 
 def test_file_that_is_too_large_or_none_is_not_read(tmp_path):

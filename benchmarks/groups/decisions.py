@@ -13,24 +13,31 @@ import numpy as np
 
 from benchmarks.groups.stored import Round, SharedPrefix
 from fedgrid.algorithms.contract.base import Labels
-from fedgrid.algorithms.registry import create
+from fedgrid.algorithms.registry import create_algorithm
 from fedgrid.algorithms.updates.products import Products
-from fedgrid.algorithms.updates.source import Arrays, Compute, InMemory, Layout, Matrix, statistic_name
+from fedgrid.algorithms.updates.source import (
+    Arrays,
+    ComputeStatistics,
+    InMemorySource,
+    Layout,
+    Matrix,
+    build_statistic_name,
+)
 from fedgrid.algorithms.updates.updates import Updates
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import make_generator
 
 STANDARDISED = "standardised-parameters"
 
 
-class StoredRound(InMemory):
+class StoredRound(InMemorySource):
     """Stand-ins of a round's updates, with the stored products of standardised ones."""
 
     def __init__(self, stored: Round, size: int) -> None:
         super().__init__(dict(zip(stored.clients, make_stand_ins(stored.gram_MM, size), strict=True)))
         products = Products(1.0 - stored.standardised_MM, np.zeros(len(stored.clients)), 0.0)
-        self._statistics = {statistic_name(STANDARDISED, stored.clients): products.arrays()}
+        self._statistics = {build_statistic_name(STANDARDISED, stored.clients): products.to_arrays()}
 
-    def cached(self, names: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
+    def cached(self, names: Mapping[str, Sequence[int]], compute: ComputeStatistics) -> list[Arrays]:
         """Read what is stored, and compute the rest.
 
         Raises:
@@ -45,15 +52,15 @@ def replay_decisions(
     shared_prefix: SharedPrefix, name: str, settings: Mapping[str, Any]
 ) -> Iterator[tuple[int, Labels]]:
     """Yield (round, each client's cluster) of each round, up to that in which the algorithm clusters."""
-    algorithm = create(name, settings)
+    algorithm = create_algorithm(name, settings)
     num_clients = len(shared_prefix.truth_K)
     layout = Layout(("stand-in",), ((num_clients,),), num_clients)
     zeros = np.zeros(num_clients, np.float32)
-    state = algorithm.init(layout, num_clients, lambda _: zeros, generator(shared_prefix.seed, "init"))
+    state = algorithm.init(layout, num_clients, lambda _: zeros, make_generator(shared_prefix.seed, "init"))
     for index, each in enumerate(shared_prefix.rounds):
         absent = set(range(num_clients)) - set(each.clients)
         updates = Updates(StoredRound(each, num_clients), layout, clients=each.clients, absent=absent)
-        rng = generator(shared_prefix.seed, "algorithm", round_index=index)
+        rng = make_generator(shared_prefix.seed, "algorithm", round_index=index)
         state, diagnostics = algorithm.step(state, index, updates, rng)
         yield index + 1, state.labels_K
         # From here on the clusters train apart, and the stored rounds are no longer the algorithm's.

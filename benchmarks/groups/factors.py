@@ -29,13 +29,13 @@ from benchmarks.groups.decisions import is_same_partition
 from benchmarks.groups.stored import Round, SharedPrefix, load_shared_prefix
 from fedgrid.algorithms.clustering import ward
 from fedgrid.algorithms.clustering.graph import Groups
-from fedgrid.algorithms.clustering.measures import labels_of
+from fedgrid.algorithms.clustering.measures import number_groups
 from fedgrid.algorithms.updates.products import Products
 from fedgrid.algorithms.updates.source import Matrix
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import make_generator
 from fedgrid.grids.arena.families import SHARED, Family
-from fedgrid.grids.presets.nested import merge
-from fedgrid.tracking.papers.shared.paper import csv_rows
+from fedgrid.grids.presets.nested_values import merge_mappings
+from fedgrid.tracking.papers.shared.paper import read_csv_rows
 
 OUTCOMES = Path("docs/evidence/factors/outcomes.csv")
 DISTANCES = ("raw", "standardised")
@@ -131,7 +131,7 @@ def build_settings(federation: Federation, mnist: Path) -> dict[str, Any]:
     dataset: dict[str, Any] = (
         {"dataset": f"npz:{mnist}", **LENET} if federation.dataset == "mnist" else {"dataset": "digits"}
     )
-    family = merge(SHARED, FAMILIES[federation.family].settings)
+    family = merge_mappings(SHARED, FAMILIES[federation.family].settings)
     return {**family, **dataset, "seed": federation.seed}
 
 
@@ -140,11 +140,11 @@ def find_groups(rounds: Sequence[Round], num_groups: int, seed: int) -> Iterator
     for distances, extent in product(DISTANCES, ROUNDS):
         part = rounds if extent == "pooled" else rounds[-1:]
         squares_KK = np.mean([_select_distances(each, distances) for each in part], axis=0)
-        rng = generator(seed, "algorithm")
-        groups = ward.groups_of(squares_KK, 0, rng)
-        score = ward.score(squares_KK, groups, rng)
+        rng = make_generator(seed, "algorithm")
+        groups = ward.find_groups(squares_KK, 0, rng)
+        score = ward.score_evidence(squares_KK, groups, rng)
         if num_groups:
-            yield (distances, extent, "told"), ward.groups_at(squares_KK, num_groups)
+            yield (distances, extent, "told"), ward.cut_into_number(squares_KK, num_groups)
         yield (distances, extent, "silhouette"), groups
         # No score: there is one group, each client is one, or there is no gap between them.
         evident = score is not None and score > EVIDENCE
@@ -164,7 +164,7 @@ def build_rows(federation: Federation, shared_prefix: SharedPrefix) -> list[Row]
     truth_K = shared_prefix.truth_K if num_groups else np.zeros_like(shared_prefix.truth_K)
     rows = []
     for cell, groups in find_groups(shared_prefix.rounds, num_groups, shared_prefix.seed):
-        labels_K = labels_of(groups, len(truth_K))
+        labels_K = number_groups(groups, len(truth_K))
         ari = round(float(adjusted_rand_score(truth_K, labels_K)), 6)
         rows.append(Row(*federation, *cell, int(is_same_partition(labels_K, truth_K)), ari, len(groups)))
     return rows
@@ -186,7 +186,7 @@ def compute_rows(federation: Federation, mnist: Path, folder: Path, data_dir: Pa
 
 def read_rows(path: Path = OUTCOMES) -> list[Row]:
     """Read the rows of a file; none if there is no file."""
-    rows = csv_rows(path) if path.exists() else []
+    rows = read_csv_rows(path) if path.exists() else []
     types = Row.__annotations__
     return [Row(**{name: types[name](text) for name, text in row.items()}) for row in rows]
 

@@ -23,9 +23,9 @@ from benchmarks.groups import factors
 from benchmarks.groups.__main__ import compute_upper_limit
 from benchmarks.groups.factors import CELLS, DATASETS, DISTANCES, FAMILIES, NUMBERS, ROUNDS, Cell, Row
 from fedgrid.algorithms.updates.source import Matrix
-from fedgrid.tracking.figures.panels import Margins, panels, share_y
+from fedgrid.tracking.figures.panels import Margins, create_panels, share_y
 from fedgrid.tracking.figures.style import HUES, paper_style, save
-from fedgrid.tracking.scoring.paired_tests import ALPHA, SignedRanks, holm, signed_ranks
+from fedgrid.tracking.scoring.paired_tests import ALPHA, SignedRanks, apply_holm, compare_signed_ranks
 
 PAGE = Path("docs/evidence/factors.md")
 FIGURE = Path("docs/evidence/factors/shares.png")
@@ -106,8 +106,8 @@ def compare_cells(scores: Mapping[Cell, Matrix]) -> dict[str, Comparison]:
     tests = {}
     for name, weights in PLANNED.items():
         differences_S = np.sum([weights[cell] * scores[cell] for cell in CELLS], axis=0)
-        tests[name] = signed_ranks(differences_S, np.zeros_like(differences_S))
-    corrected = holm([test.p for test in tests.values()])
+        tests[name] = compare_signed_ranks(differences_S, np.zeros_like(differences_S))
+    corrected = apply_holm([test.p for test in tests.values()])
     return {name: Comparison(test, p) for (name, test), p in zip(tests.items(), corrected, strict=True)}
 
 
@@ -159,7 +159,9 @@ def draw_shares(rows: Sequence[Row]) -> Figure:
             Line2D([], [], color=colour, marker="o", label=NUMBER_TITLES[number])
             for number, colour in colours.items()
         ]
-        figure, places = panels(len(DATASETS), 2, 1.4, margins=Margins(head=0.2, foot=0.45), legend=legend)
+        figure, places = create_panels(
+            len(DATASETS), 2, 1.4, margins=Margins(head=0.2, foot=0.45), legend=legend
+        )
         for axes, dataset in zip(places, DATASETS, strict=True):
             scores = average_by_family(rows, dataset, "right")
             for shift, (number, colour) in zip((-0.08, 0, 0.08), colours.items(), strict=True):

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data.datasets import load_known
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.data.datasets import load_with_digest
 
 
 def select_classes(given: Mapping[str, Any], folder: Path, data_dir: Path) -> dict[str, Any]:
@@ -22,14 +22,14 @@ def select_classes(given: Mapping[str, Any], folder: Path, data_dir: Path) -> di
     path = folder / f"digits-of-{count}-classes.npz"
     if not path.exists():
         _write_images(path, count, data_dir)
-    usual = complete({"dataset": "digits", "clients": 2, "algorithm": "fedavg"}, data_dir)
+    usual = complete_config({"dataset": "digits", "clients": 2, "algorithm": "fedavg"}, data_dir)
     training = {**usual.training.model_dump(mode="json"), **settings.get("training", {})}
     return {**settings, "dataset": f"npz:{path}", "model": usual.model, "training": training}
 
 
 def _write_images(path: Path, count: int, data_dir: Path) -> None:
     """Write the images of the first classes, and rename the file when it is whole."""
-    pair, _ = load_known("digits", data_dir)
+    pair, _ = load_with_digest("digits", data_dir)
     arrays: dict[str, Any] = {}
     for name, held in zip(("train", "test"), pair, strict=True):
         chosen = held.labels < count

@@ -24,16 +24,16 @@ from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.clients.messages import Setup
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
+from fedgrid.engine.federation.models.flat_vectors import build_blank, draw_initial_vector, read_layout
 from fedgrid.engine.federation.round.federation import Federation
 from fedgrid.engine.federation.round.next_round import next_round
 from fedgrid.engine.federation.round.participation import Participation
 from fedgrid.engine.federation.round.record import RoundRecord
 from fedgrid.engine.federation.training.settings import Evaluation
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data.datasets import find
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.data.datasets import find_dataset
+from fedgrid.engine.runtime.run.prepare import prepare_setup
 
 NEVER = 10**6
 """So many rounds that the last one, with its tests, is never reached."""
@@ -118,7 +118,7 @@ def load_shared_prefix(
     Raises:
         DealingError: the images cannot be dealt out.
     """
-    config = complete(select_classes(given, folder, data_dir), data_dir)
+    config = complete_config(select_classes(given, folder, data_dir), data_dir)
 
     def is_enough(rounds: Sequence[Round]) -> bool:
         return len(rounds) >= max(num_rounds, find_pairing_round(config.clients, rounds) + SPARE_ROUNDS)
@@ -142,7 +142,7 @@ def load_first_rounds(config: RunConfig, is_enough: StopRule, path: Path, data_d
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            setup, truth_K = prepare(config, data_dir)
+            setup, truth_K = prepare_setup(config, data_dir)
         except ConfigError as error:
             raise DealingError(str(error)) from error
         counts = [np.bincount(client.train.labels, minlength=setup.num_classes) for client in setup.clients]
@@ -180,12 +180,12 @@ def _train_rounds(
     config: RunConfig, setup: Setup, truth_K: Labels, is_enough: StopRule, data_dir: Path
 ) -> list[Round]:
     """Train until the rounds are enough."""
-    dataset = find(config.dataset, data_dir)
+    dataset = find_dataset(config.dataset, data_dir)
     model_arguments = config.model, dataset.inputs, dataset.num_classes
     recorder = Recorder()
     federation = Federation(
         algorithm=recorder,
-        layout=layout_of(blank(*model_arguments)),
+        layout=read_layout(build_blank(*model_arguments)),
         seed=config.root_seed,
         rounds=NEVER,
         evaluation=Evaluation(every=NEVER),
@@ -199,7 +199,7 @@ def _train_rounds(
     )
     pool = InProcessPool()
     pool.prepare(setup)
-    progress = federation.begin(partial(initial_vector, *model_arguments, config.root_seed))
+    progress = federation.create_first_state(partial(draw_initial_vector, *model_arguments, config.root_seed))
     rounds = recorder.rounds
     while not is_enough(rounds):
         done = len(rounds)

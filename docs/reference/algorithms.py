@@ -10,7 +10,7 @@ from fedgrid.algorithms.contract.base import Algorithm, Settings
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.grids.presets.key_docs import docs_of, settings_rows
+from fedgrid.grids.presets.key_docs import list_settings, read_field_docs
 
 HEADER = ("setting", "default", "allowed", "meaning")
 ROUNDS = 50
@@ -76,7 +76,7 @@ def _page(entry: AlgorithmEntry) -> str:
         f"# {entry.title}",
         f"{code(entry.name)}: {entry.summary}.",
         "" if _number(entry.source) in " ".join(about) else f"Source: {linked(entry.source, UP)}.",
-        entry.told_line,
+        entry.truth_line,
         *(linked(text, UP) for text in about),
         *_settings(entry.settings),
         *described,
@@ -98,7 +98,7 @@ def _number(source: str) -> str:
 def _settings(settings: Settings) -> Iterator[str]:
     of_all = set(FedOptSettings.model_fields) if type(settings) is not FedOptSettings else set()
     rows = [
-        (code(key), code(default), allowed, text) for key, default, allowed, text in settings_rows(settings)
+        (code(key), code(default), allowed, text) for key, default, allowed, text in list_settings(settings)
     ]
     own = [row for row in rows if row[0].strip("`") not in of_all]
     shared = [row for row in rows if row[0].strip("`") in of_all]
@@ -118,7 +118,7 @@ def _numbers(entry: AlgorithmEntry) -> Iterator[str]:
 
 def _search(name: str) -> Iterator[str]:
     """Yield what `fedgrid search` and `fedgrid arena` try, if they know."""
-    space = ALGORITHMS[name].space(ROUNDS)
+    space = ALGORITHMS[name].build_space(ROUNDS)
     if not space:
         return
     yield "## Search space"
@@ -138,7 +138,7 @@ def _first_parts(kind: type) -> list[str]:
 
 
 def _keys(kind: type) -> list[str]:
-    meanings = docs_of(kind)
+    meanings = read_field_docs(kind)
     return [
         f"`{key}` ({field.get_default()}){': ' + meanings[key] if key in meanings else ''}"
         for key, field in kind.model_fields.items()

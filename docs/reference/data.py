@@ -10,7 +10,7 @@ from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS
 from fedgrid.engine.federation.partition.kind import SplitKind
-from fedgrid.tracking.scoring.selection import text_of
+from fedgrid.tracking.scoring.selection import format_value
 
 
 def pages() -> dict[str, str]:
@@ -71,14 +71,14 @@ def _training() -> Iterator[tuple[str, ...]]:
     for dataset in LISTED:
         training = dataset.training
         others = [
-            f"`{key}` {text_of(value)}"
+            f"`{key}` {format_value(value)}"
             for key, value in training.model_dump().items()
             if key not in shown and value != type(training).model_fields[key].get_default()
         ]
         yield (
             code(dataset.name),
             str(training.rounds),
-            f"{training.optimizer}, {text_of(training.learning_rate)}",
+            f"{training.optimizer}, {format_value(training.learning_rate)}",
             str(training.batch_size),
             ", ".join(others),
         )
@@ -92,7 +92,7 @@ def _models(entries: object) -> Iterator[tuple[str, ...]]:
 
 def _kinds() -> Iterator[tuple[str, ...]]:
     for name, kind in KINDS.items():
-        defaults = ", ".join(f"`{key}` {text_of(value)}" for key, value in kind.DEFAULTS.items())
+        defaults = ", ".join(f"`{key}` {format_value(value)}" for key, value in kind.DEFAULTS.items())
         keys = ", ".join(map(code, kind.OPTIONS))
         yield code(name), _first_line(kind), keys, defaults, "yes" if kind.IMAGES_ARE_SHARED else "no"
 

@@ -1,12 +1,12 @@
 """The page of the presets, from the comments at the top of their files."""
 
 from docs.reference.markdown import code, linked, page, table
-from fedgrid.grids.presets.preset_files import comment, preset_names, source
+from fedgrid.grids.presets.preset_files import list_presets, read_preset_text, read_top_comment
 
 
 def pages() -> dict[str, str]:
     """Return path -> text of the page."""
-    rows = [(code(name), linked(comment(source(name)), "../")) for name in preset_names()]
+    rows = [(code(name), linked(read_top_comment(read_preset_text(name)), "../")) for name in list_presets()]
     return {
         "reference/presets.md": page(
             "# Presets",

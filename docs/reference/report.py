@@ -6,8 +6,8 @@ from dataclasses import replace
 from itertools import product
 
 from docs.reference.markdown import code, page, table
-from fedgrid.tracking.report.contents import CONVENTIONS, report_page
-from fedgrid.tracking.report.page import Page, Plate
+from fedgrid.tracking.report.contents import CONVENTIONS, build_report_page
+from fedgrid.tracking.report.page import CaptionedFigure, Page
 from fedgrid.tracking.scoring.measures import WORSE
 from fedgrid.tracking.scoring.run import AxisValue
 from fedgrid.tracking.tables.table import Table
@@ -34,8 +34,8 @@ NAMES = (
 def pages() -> dict[str, str]:
     """Return path -> text of the page."""
     reports = [_report(("DATASET", "OTHER"), (15, 30, 45), ((),)), _report(("DATASET",), (15,), AXES)]
-    plates = [plate for report in reports for plate in report.plates()]
-    tables = [item for report in reports for item in report.tables()]
+    plates = [plate for report in reports for plate in report.list_figures()]
+    tables = [item for report in reports for item in report.list_tables()]
     return {
         "reference/report.md": page(
             "# Figures and tables of a report",
@@ -63,10 +63,10 @@ def _report(datasets: Iterable[str], clients: Iterable[int], axes: Iterable[tupl
         run = replace(run, run_id=f"{run.run_id}{values}", axes=values)
         result = make_result(run, labels, curves=dict.fromkeys(CURVES, curve))
         results.append(replace(result, scores={**result.scores, **dict.fromkeys(WORSE, 0.5)}))
-    return report_page(make_study(results, name="GRID"))
+    return build_report_page(make_study(results, name="GRID"))
 
 
-def _rows(items: Iterable[Plate | Table]) -> Iterator[tuple[str, str, str]]:
+def _rows(items: Iterable[CaptionedFigure | Table]) -> Iterator[tuple[str, str, str]]:
     """Yield a row for each kind of file."""
     listed = set()
     for item in items:
@@ -80,9 +80,9 @@ def _rows(items: Iterable[Plate | Table]) -> Iterator[tuple[str, str, str]]:
         yield code(name), title.replace("KEY_2", "KEY"), _in_general(item)
 
 
-def _in_general(item: Plate | Table) -> str:
+def _in_general(item: CaptionedFigure | Table) -> str:
     """Return a figure's caption or a table's columns, without what is so of the small studies alone."""
-    if isinstance(item, Plate):
+    if isinstance(item, CaptionedFigure):
         text = re.sub(r"\bthe \d+ scenarios|Two algorithms: .*", _words, item.caption)
         return text.replace("KEY_2", "KEY")
     names = (f"{column.group} {column.name}".strip() for column in item.columns)

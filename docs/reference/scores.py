@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from docs.reference.markdown import code, page, table
 from fedgrid.grids.cli.actions.reference import computed_scores, recorded_numbers
-from fedgrid.grids.trackers.names import metric_meanings, plain
+from fedgrid.grids.trackers.names import metric_meanings, strip_section
 
 
 def pages() -> dict[str, str]:
@@ -34,5 +34,5 @@ def pages() -> dict[str, str]:
 
 
 def _rows(meanings: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
-    in_mlflow = {plain(key): code(key) for key in metric_meanings()}
+    in_mlflow = {strip_section(key): code(key) for key in metric_meanings()}
     return ((code(name), in_mlflow.get(name, ""), meaning) for name, meaning in meanings)

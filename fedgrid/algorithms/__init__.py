@@ -3,4 +3,4 @@
 from fedgrid.algorithms import built_in, registry
 
 registry.ALGORITHMS.update({entry.name: entry for entry in built_in.ENTRIES})
-registry.ALSO_CALLED.update(built_in.ALSO_CALLED)
+registry.NAMES_IN_PAPERS.update(built_in.NAMES_IN_PAPERS)

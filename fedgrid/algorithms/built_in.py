@@ -49,7 +49,7 @@ ENTRIES = sorted(
     key=lambda entry: entry.name.endswith("-as-published"),
 )
 
-ALSO_CALLED = {
+NAMES_IN_PAPERS = {
     **{entry.title.lower(): entry.name for entry in ENTRIES},
     **dict.fromkeys(("fedopt", "fed-avg", "avg"), "fedavg"),
     **dict.fromkeys(("cfl", "clustered-fl"), "sattler"),

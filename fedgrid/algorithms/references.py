@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt
-from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Labels, State, Step, Traits
+from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Labels, State, StepResult, Traits
 from fedgrid.algorithms.contract.split import split
 from fedgrid.algorithms.updates.source import Layout, Rng
 from fedgrid.algorithms.updates.updates import Updates
@@ -45,7 +45,7 @@ class Solo(Algorithm):
         """Build one model for each client, all equal."""
         return State((fresh(0),) * num_clients, np.arange(num_clients))
 
-    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
+    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> StepResult:
         """Move each client's model to where its training has ended."""
         return self.place(state, updates), Diagnostics()
 

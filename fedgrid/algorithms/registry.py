@@ -1,4 +1,4 @@
-"""The algorithms by name: those that come with the package (`built_in`), then those of plugins.
+"""The algorithms by name: those that come with the package (`find_built_in_space`), then those of plugins.
 
 The registry depends on no algorithm: the package `fedgrid.algorithms` adds its own when it is imported.
 """
@@ -17,7 +17,7 @@ from fedgrid.algorithms.contract.entry import AlgorithmEntry
 
 ALGORITHMS: dict[str, AlgorithmEntry] = {}
 """Name -> entry: those of the package, then those of the plugins in use (`runtime.plugins`)."""
-ALSO_CALLED: dict[str, str] = {}
+NAMES_IN_PAPERS: dict[str, str] = {}
 """Name of an algorithm in papers, in small letters -> its name here, for messages."""
 
 ARENA = "arena"
@@ -27,14 +27,14 @@ _titles: dict[str, str] = {}
 _references: set[str] = set()
 
 
-def title(name: str) -> str:
+def find_title(name: str) -> str:
     """Find the name of an algorithm in papers; its own name if its plugin is not loaded and left no title."""
     return ALGORITHMS[name].title if name in ALGORITHMS else _titles.get(name, name)
 
 
-def row_in_papers(name: str) -> str:
+def find_paper_row(name: str) -> str:
     """Find the row of papers' tables to compare an algorithm with: `SCL`, also of sattler-as-published."""
-    return title(name).removesuffix(" as published")
+    return find_title(name).removesuffix(" as published")
 
 
 def is_reference(name: str) -> bool:
@@ -42,7 +42,7 @@ def is_reference(name: str) -> bool:
     return ALGORITHMS[name].is_reference if name in ALGORITHMS else name in _references
 
 
-def members_of_arena() -> list[str | dict[str, Any]]:
+def list_arena_members() -> list[str | dict[str, Any]]:
     """List the algorithms whose entries put them into the arena, as a file lists them."""
     return [
         {"name": entry.name, **entry.arena} if entry.arena else entry.name
@@ -51,7 +51,7 @@ def members_of_arena() -> list[str | dict[str, Any]]:
     ]
 
 
-def note_titles(titles: Mapping[str, str], references: Iterable[str] = ()) -> None:
+def register_titles(titles: Mapping[str, str], references: Iterable[str] = ()) -> None:
     """Register the titles of algorithms whose plugins need not be loaded.
 
     Args:
@@ -62,7 +62,7 @@ def note_titles(titles: Mapping[str, str], references: Iterable[str] = ()) -> No
     _references.update(references)
 
 
-def nameless(settings: Mapping[str, Any]) -> str:
+def explain_missing_name(settings: Mapping[str, Any]) -> str:
     """Explain why an algorithm given by settings without its name is refused."""
     problem = f"algorithm = {dict(settings)!r}: name is missing; "
     # A mapping under an algorithm's name is a common mistake in YAML: `algorithm: {ifca: {num_clusters: 2}}`.
@@ -73,7 +73,7 @@ def nameless(settings: Mapping[str, Any]) -> str:
     return f"{problem}known: {', '.join(ALGORITHMS)}"
 
 
-def create(name: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Algorithm:
+def create_algorithm(name: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Algorithm:
     """Create an algorithm with some settings changed, the others at the entry's defaults.
 
     A `clusterer` may leave out what stays at the default, its name included.
@@ -89,39 +89,39 @@ def create(name: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Alg
     """
     if name not in ALGORITHMS:
         # Names of papers first: those of algorithms here are often spelt quite differently.
-        near = ALSO_CALLED.get(name.lower()) or next(iter(get_close_matches(name, ALGORITHMS, n=1)), None)
+        near = NAMES_IN_PAPERS.get(name.lower()) or next(iter(get_close_matches(name, ALGORITHMS, n=1)), None)
         hint = f"did you mean '{near}'? " if near else ""
         raise ValueError(f"unknown algorithm '{name}'; {hint}known: {', '.join(ALGORITHMS)}")
     entry = ALGORITHMS[name]
     # Without defaults that follow from others, so that they follow from the new settings.
-    values = {**_free_of(entry), **settings}
+    values = {**_free_settings(entry), **settings}
     default = getattr(entry.settings, "clusterer", None)
     if isinstance(default, Clusterer):
-        values["clusterer"] = _complete(name, default, values["clusterer"])
+        values["clusterer"] = _complete_clusterer(name, default, values["clusterer"])
     return entry.algorithm(type(entry.settings).model_validate(values))
 
 
-def free(settings: Settings) -> dict[str, Any]:
+def drop_derived_defaults(settings: Settings) -> dict[str, Any]:
     """Drop the settings that have the default which follows from the others.
 
     If one of the others is changed, they follow: as the server's learning rate follows its optimizer.
     """
     every = {name: getattr(settings, name) for name in type(settings).model_fields}
     values = {**every, **settings.model_dump()}
-    for name, default_of in _following(type(settings)).items():
+    for name, default_of in _find_derived_defaults(type(settings)).items():
         if values[name] == default_of(values):
             del values[name]
     return values
 
 
 @cache
-def _free_of(entry: AlgorithmEntry) -> Mapping[str, Any]:
+def _free_settings(entry: AlgorithmEntry) -> Mapping[str, Any]:
     """Drop an entry's derived defaults; cached, because a grid creates thousands of algorithms."""
-    return free(entry.settings)
+    return drop_derived_defaults(entry.settings)
 
 
 @cache
-def _following(kind: type[Settings]) -> dict[str, Callable[[dict[str, Any]], Any]]:
+def _find_derived_defaults(kind: type[Settings]) -> dict[str, Callable[[dict[str, Any]], Any]]:
     """Find the fields whose default is computed from the others, with the function that computes it.
 
     Cached: pydantic inspects a signature for each of them.
@@ -134,11 +134,11 @@ def _following(kind: type[Settings]) -> dict[str, Callable[[dict[str, Any]], Any
     }
 
 
-def written(name: str, settings: Settings) -> dict[str, Any]:
-    """Dump an algorithm's settings as a run stores them, so that `create` reads the same.
+def dump_settings(name: str, settings: Settings) -> dict[str, Any]:
+    """Dump an algorithm's settings as a run stores them, so that `create_algorithm` reads the same.
 
-    A key that is omitted at its class's default is there if the entry has another default: `create` would
-    take that one.
+    A key that is omitted at its class's default is there if the entry has another default: `create_algorithm`
+    would take that one.
     """
     values = settings.model_dump(mode="json")
     defaults = ALGORITHMS[name].settings
@@ -147,7 +147,7 @@ def written(name: str, settings: Settings) -> dict[str, Any]:
     return {**values, **to_jsonable_python(unlike_entry)}
 
 
-def _complete(name: str, default: Clusterer, given: object) -> object:
+def _complete_clusterer(name: str, default: Clusterer, given: object) -> object:
     """Complete a clusterer's settings by the entry's defaults.
 
     Raises:

@@ -8,7 +8,7 @@ from pathlib import Path
 UNKNOWN = "unknown"
 
 
-def commit() -> str:
+def read_commit() -> str:
     """Read the git commit of this code, with `-dirty` if files differ from it; `unknown` without one.
 
     FEDGRID_COMMIT gives it where the code was copied without git. An installed wheel has no commit, even if
@@ -19,19 +19,19 @@ def commit() -> str:
     file = Path(__file__)
     try:
         # Fails if git does not track this file: the repository around it is then that of something else.
-        _git(file.parent, "ls-files", "--error-unmatch", file.name)
-        return _git(file.parent, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+        _run_git(file.parent, "ls-files", "--error-unmatch", file.name)
+        return _run_git(file.parent, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     except (OSError, subprocess.CalledProcessError):
         return UNKNOWN
 
 
-def _git(folder: Path, *arguments: str) -> str:
+def _run_git(folder: Path, *arguments: str) -> str:
     """Run git in a folder and return its output."""
     command = ["git", "-C", str(folder), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def version_of(package: str) -> str:
+def find_version(package: str) -> str:
     """Find the version of an installed package; `unknown` if it is not installed."""
     try:
         return version(package)

@@ -12,7 +12,7 @@ Item = TypeVar("Item")
 Key = TypeVar("Key")
 
 
-def mean(values: ArrayLike) -> Array:
+def mean_without_nan(values: ArrayLike) -> Array:
     """Compute the mean over the last axis without the NaNs; NaN where all are NaN."""
     values = np.asarray(values, np.float64)
     measured = ~np.isnan(values)
@@ -22,7 +22,7 @@ def mean(values: ArrayLike) -> Array:
     return np.asarray(np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0))
 
 
-def last(values: ArrayLike) -> float:
+def last_number(values: ArrayLike) -> float:
     """Find the last number that is not NaN; NaN if there is none."""
     values = np.asarray(values, np.float64)
     measured = values[~np.isnan(values)]
@@ -44,7 +44,7 @@ class Score:
     name: str
     meaning: str
     """One sentence for the documentation and for MLflow."""
-    of: Callable[..., Any]
+    formula: Callable[..., Any]
     """Function that computes the score; the tuple that it is declared in says from which arrays."""
     section: str = ""
     """Section of MLflow's metrics; empty if MLflow does not show the score."""
@@ -58,10 +58,10 @@ class Score:
 
 def compute_scores(scores: Iterable[Score], *given: Any) -> dict[str, Any]:
     """Compute scores from `given`, by name."""
-    return {score.name: score.of(*given) for score in scores}
+    return {score.name: score.formula(*given) for score in scores}
 
 
-def finite(values: Mapping[str, Any]) -> dict[str, Any]:
+def to_finite(values: Mapping[str, Any]) -> dict[str, Any]:
     """Replace NaN and infinity by None, which JSON and MLflow can hold, in values by name."""
     return {
         name: None if isinstance(value, float) and not np.isfinite(value) else value

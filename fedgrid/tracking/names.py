@@ -30,10 +30,10 @@ def nearest_score(name: str, names: Collection[str]) -> str:
 
 def is_as_published(algorithm: str) -> bool:
     """Check whether an algorithm, by its id with or without settings, is one with a paper's mistakes."""
-    return method_of(algorithm).endswith(SUFFIX)
+    return strip_settings(algorithm).endswith(SUFFIX)
 
 
-def method_of(algorithm: str) -> str:
+def strip_settings(algorithm: str) -> str:
     """Strip the settings from `Run.algorithm`: `sattler` of `sattler (cooldown 5)`."""
     return algorithm.partition(" (")[0]
 
@@ -42,7 +42,7 @@ def name_in_papers(algorithm: str, published: str | None) -> str:
     """Format the name of `Run.algorithm` in papers' tables, by `Run.published`: `SCL (cooldown 5)`."""
     if not published:
         return algorithm
-    method = method_of(algorithm)
+    method = strip_settings(algorithm)
     suffix = f" {AS_PUBLISHED}" if is_as_published(method) else ""
     return published + suffix + algorithm.removeprefix(method)
 
@@ -54,6 +54,8 @@ def names_line(published: Mapping[str, str | None]) -> str:
         published: `Run.algorithm` -> `Run.published`.
     """
     # An algorithm and its variant as published share a name in papers, and get one entry.
-    names = {method_of(algorithm).removesuffix(SUFFIX): name for algorithm, name in published.items() if name}
+    names = {
+        strip_settings(algorithm).removesuffix(SUFFIX): name for algorithm, name in published.items() if name
+    }
     words = [f"{method} {name}" for method, name in names.items() if name.lower().replace(" ", "-") != method]
     return f"Names in papers: {', '.join(words)}." if words else ""

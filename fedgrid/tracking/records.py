@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedgrid.manifest import BadRun, Manifest, read_manifest, read_segment, read_segments
-from fedgrid.parquet_files import is_number, wrong_type, wrong_value
-from fedgrid.record_columns import RECALL, SCORES, TESTS, declared
+from fedgrid.parquet_files import find_wrong_type, find_wrong_value, is_number
+from fedgrid.record_columns import RECALL, SCORES, TESTS, find_column
 from fedgrid.sealed_json import BadFile
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.names import nearest_score
 
-ASKED = ("trained", "excluded", "dropped")
+REQUESTED_PARTS = ("trained", "excluded", "dropped")
 """Values of the column `part` of clients that were to train in a round."""
 HELD_OUT = "held out"
 """Value of that column of clients that never train."""
@@ -35,7 +35,7 @@ CLIENT_COLUMNS = (
     *(f"{test}_{score}" for test in TESTS for score in SCORES if score != RECALL),
 )
 
-OF_MESSAGES = ("message_seconds", "epoch_seconds")
+MESSAGE_COLUMNS = ("message_seconds", "epoch_seconds")
 """Columns of `timings.parquet` of algorithms whose clients describe their data before training."""
 ROUND_KEYS = ("round", "clustered")
 CLIENT_KEYS = ("round", "client", "cluster", "true_cluster")
@@ -95,7 +95,7 @@ class Records:
         """The hidden group of each client in the first round; `clients['true_cluster']` has every round's."""
         return np.asarray(self.clients["true_cluster"][0])
 
-    def after(self, number: int) -> "Records":
+    def rounds_after(self, number: int) -> "Records":
         """Select the records of the rounds after one."""
         is_in = self.round_R > number
         shape = self.round_R[is_in].shape
@@ -121,21 +121,21 @@ def read_records(run_folder: Path) -> Records:
         RecordsError: if there is no complete round yet, or the files do not match.
     """
     # 1. Read both tables, and leave out rounds that are in one of them only.
-    rounds = table(run_folder, "rounds", ROUND_KEYS).sort_by("round")
+    rounds = read_table(run_folder, "rounds", ROUND_KEYS).sort_by("round")
     columns = (*CLIENT_COLUMNS, "part", "fault", "group")
-    clients = _sort_rows(table(run_folder, "clients", CLIENT_KEYS, columns))
+    clients = _sort_rows(read_table(run_folder, "clients", CLIENT_KEYS, columns))
     # The two files are written one after the other, and a kill between them leaves a round in the first
     # alone.
-    whole_R = np.intersect1d(rounds["round"].to_numpy(), clients["round"].to_numpy())
-    if not len(whole_R):
+    complete_R = np.intersect1d(rounds["round"].to_numpy(), clients["round"].to_numpy())
+    if not len(complete_R):
         raise NoRecords(f"{run_folder} has no finished round yet; let the run go on and try again")
-    rounds, clients = _keep_rounds(rounds, whole_R), _keep_rounds(clients, whole_R)
+    rounds, clients = _keep_rounds(rounds, complete_R), _keep_rounds(clients, complete_R)
     # 2. Check that they have one row for each round, or round and client.
-    if len(rounds) != len(whole_R) or len(clients) % len(whole_R):
+    if len(rounds) != len(complete_R) or len(clients) % len(complete_R):
         raise RecordsError(
             f"the records in {run_folder} do not have one row per round and client; run it again"
         )
-    shape = (len(whole_R), len(clients) // len(whole_R))
+    shape = (len(complete_R), len(clients) // len(complete_R))
     # The arrays below have the client's number as their column index.
     if (clients["client"].to_numpy().reshape(shape) != np.arange(shape[1])).any():
         raise RecordsError(f"the clients in {run_folder} are not numbered from 0 on; run it again")
@@ -143,17 +143,18 @@ def read_records(run_folder: Path) -> Records:
     names = [field.name for field in rounds.schema if field.name != "round" and is_number(field.type)]
     # Columns of words have no place among curves.
     numbers = {name: rounds[name].to_numpy() for name in names}
-    group_names = _group_names(clients.slice(0, shape[1]))
+    group_names = _read_group_names(clients.slice(0, shape[1]))
     by_name = dict(zip(clients.column_names, clients.columns, strict=True))
-    # `_client_columns` empties `by_name` as it converts; a reference to the table would keep all of it.
+    # `_convert_client_columns` empties `by_name` as it converts; a reference to the table would keep all of
+    # it.
     del clients
-    timings = _timings(run_folder, whole_R)
-    numbers |= {name: timings[name] for name in OF_MESSAGES if name in timings}
+    timings = _read_timings(run_folder, complete_R)
+    numbers |= {name: timings[name] for name in MESSAGE_COLUMNS if name in timings}
     return Records(
-        whole_R,
+        complete_R,
         Columns(shape[:1], numbers),
         *_split_off_held_out(
-            {name: values.reshape(shape) for name, values in _client_columns(by_name).items()}
+            {name: values.reshape(shape) for name, values in _convert_client_columns(by_name).items()}
         ),
         timings["uncached_seconds"],
         group_names,
@@ -172,7 +173,7 @@ def _split_off_held_out(columns: dict[str, Array]) -> tuple[Columns, Array, Arra
     return Columns(columns["cluster"].shape, columns), np.flatnonzero(~is_out_K), held_out_RH
 
 
-def _group_names(clients: pa.Table) -> dict[int, str]:
+def _read_group_names(clients: pa.Table) -> dict[int, str]:
     """Read what the data set calls each hidden group, from the rows of one round; none without names."""
     if "group" not in clients.column_names:
         return {}
@@ -190,24 +191,24 @@ def _sort_rows(clients: pa.Table) -> pa.Table:
     return clients.sort_by([("round", "ascending"), ("client", "ascending")])
 
 
-def _client_columns(columns: dict[str, pa.ChunkedArray]) -> dict[str, Array]:
+def _convert_client_columns(columns: dict[str, pa.ChunkedArray]) -> dict[str, Array]:
     """Convert those of `CLIENT_COLUMNS` that are there, `part` and `fault` to arrays, and empty `columns`."""
     part, fault = columns.pop("part", None), columns.pop("fault", None)
     # Each column leaves the table as it is converted, so that a large run is not in memory twice.
     arrays = {name: columns.pop(name).to_numpy() for name in CLIENT_COLUMNS if name in columns}
     if part is not None:
-        arrays["asked"] = pc.is_in(part, value_set=pa.array(ASKED)).to_numpy().astype(np.float64)
+        arrays["asked"] = pc.is_in(part, value_set=pa.array(REQUESTED_PARTS)).to_numpy().astype(np.float64)
         arrays[HELD_OUT] = pc.is_in(part, value_set=pa.array([HELD_OUT])).to_numpy().astype(np.float64)
     if fault is not None:
         arrays["attacker"] = fault.is_valid().to_numpy().astype(np.float64)
     return arrays
 
 
-def _timings(run_folder: Path, round_R: Array) -> Columns:
+def _read_timings(run_folder: Path, round_R: Array) -> Columns:
     """Read the columns of `timings.parquet` that scores use, at some rounds; none without such a file."""
     columns = Columns(round_R.shape, {})
     try:
-        timings = table(run_folder, "timings", columns=("uncached_seconds", *OF_MESSAGES))
+        timings = read_table(run_folder, "timings", columns=("uncached_seconds", *MESSAGE_COLUMNS))
     except NoRecords:
         return columns
     # Timings may lack a round, or have one that the other files lack after a kill: match them by number.
@@ -218,7 +219,7 @@ def _timings(run_folder: Path, round_R: Array) -> Columns:
     return columns
 
 
-def table(
+def read_table(
     run_folder: Path, name: str, keys: Sequence[str] = ("round",), columns: Sequence[str] | None = None
 ) -> pa.Table:
     """Read a table of a run's records, with its `keys` and the `columns` of those named that it has.
@@ -238,7 +239,7 @@ def table(
     lacking = NoRecords(f"no {name}.parquet in {run_folder}; {step}")
     try:
         rows = read_segments(
-            run_folder, name, lambda manifest, each: _read(run_folder, manifest, each, keys, columns)
+            run_folder, name, lambda manifest, each: _read_columns(run_folder, manifest, each, keys, columns)
         )
     except FileNotFoundError as error:
         raise lacking from error
@@ -247,14 +248,16 @@ def table(
     except pa.ArrowInvalid as error:
         raise RecordsError(f"the files of {name} in {run_folder} have other columns") from error
     except (OSError, BadFile) as error:
-        why = getattr(error, "strerror", None) or error
-        raise RecordsError(f"cannot read {getattr(error, 'filename', None) or run_folder}: {why}") from error
+        cause = getattr(error, "strerror", None) or error
+        raise RecordsError(
+            f"cannot read {getattr(error, 'filename', None) or run_folder}: {cause}"
+        ) from error
     if rows is None:
         raise lacking
     return rows
 
 
-def num_rounds(run_folder: Path) -> int:
+def count_rounds(run_folder: Path) -> int:
     """Count the recorded rounds; 0 if there are none or they cannot be read."""
     try:
         return read_manifest(run_folder).rounds_done
@@ -262,24 +265,24 @@ def num_rounds(run_folder: Path) -> int:
         return 0
 
 
-def _read(
+def _read_columns(
     run_folder: Path, manifest: Manifest, name: str, keys: Sequence[str], columns: Sequence[str] | None
 ) -> pa.Table:
     """Read the chosen columns of one file of a table, and check their types and values."""
     path = run_folder / name
 
-    def chosen(schema: pa.Schema) -> list[str]:
+    def choose_columns(schema: pa.Schema) -> list[str]:
         """List the columns to read, by the schema of the file; a wrong type or a missing key is an error."""
-        if (why := wrong_type(schema, declared)) is not None:
-            raise RecordsError(f"cannot read {path}: {why}")
+        if (cause := find_wrong_type(schema, find_column)) is not None:
+            raise RecordsError(f"cannot read {path}: {cause}")
         if missing := [key for key in keys if key not in schema.names]:
             raise RecordsError(f"cannot read {path}: it has no column {missing[0]!r}")
         names = [column for column in schema.names if columns is None or column in columns]
         return [*dict.fromkeys((*keys, *names))]
 
-    rows = read_segment(run_folder, manifest, name, chosen)
-    if (why := wrong_value(rows, declared)) is not None:
-        raise RecordsError(f"cannot read {path}: {why}")
+    rows = read_segment(run_folder, manifest, name, choose_columns)
+    if (cause := find_wrong_value(rows, find_column)) is not None:
+        raise RecordsError(f"cannot read {path}: {cause}")
     return rows
 
 

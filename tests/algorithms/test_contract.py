@@ -11,7 +11,7 @@ import pytest
 
 from fedgrid.algorithms.averaging.fedopt import FedOptSettings
 from fedgrid.algorithms.contract.local_rule import PLAIN
-from fedgrid.algorithms.registry import ALGORITHMS, create
+from fedgrid.algorithms.registry import ALGORITHMS, create_algorithm
 from tests.helpers.small_cases import (
     Federation,
     build_orders,
@@ -65,7 +65,7 @@ EVERYBODY, TWO_THIRDS = 1.0, 2 / 3
 def acting(name, **overrides):
     """Return an algorithm with settings that make it act; `overrides` are the server's."""
     has_server = isinstance(ALGORITHMS[name].settings, FedOptSettings)
-    return create(name, {**ACTING.get(name, {}), **(overrides if has_server else {})})
+    return create_algorithm(name, {**ACTING.get(name, {}), **(overrides if has_server else {})})
 
 
 @cache
@@ -107,15 +107,15 @@ def test_algorithm_that_acts_later_is_fedopt_to_the_bit_until_then(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_algorithm_that_says_that_it_trains_plainly_sends_no_rule(name):
-    algorithm = create(name, {})
+    algorithm = create_algorithm(name, {})
     orders = build_orders(algorithm, start(algorithm, 4), range(4)).values()
     assert not algorithm.traits.trains_plainly or {order.rule for order in orders} == {PLAIN}
 
 
 @pytest.mark.parametrize("name", ["fedavg", "ocfl-kmeans", "ifca", "flis-dc", "flis-hc", "louvain"])
 def test_algorithm_with_a_local_rule_does_not_train_plainly(name):
-    assert not create(name, {"local": {"name": "fedprox", "mu": 0.1}}).traits.trains_plainly
-    assert create(name, {"local": {"name": "fedprox", "mu": 0}}).traits.trains_plainly
+    assert not create_algorithm(name, {"local": {"name": "fedprox", "mu": 0.1}}).traits.trains_plainly
+    assert create_algorithm(name, {"local": {"name": "fedprox", "mu": 0}}).traits.trains_plainly
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -252,7 +252,7 @@ ALIKE = ("all identical", "all zero", "one client", "two identical clients")
 @pytest.mark.parametrize("name", NAMES)
 def test_degenerate_rounds_raise_nothing_and_split_no_clients_that_are_alike(name):
     """Round 0 is cold (parallel updates), then the case comes four times, then the clients are back."""
-    algorithm = create(name, EAGER.get(name, {}))
+    algorithm = create_algorithm(name, EAGER.get(name, {}))
     for case, (num_clients, vectors) in DEGENERATE.items():
         print(case)  # Shown with a failure.
         cold = clients(*[(1.0, 1.0)] * num_clients)

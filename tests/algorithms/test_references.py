@@ -3,8 +3,8 @@
 import numpy as np
 
 from fedgrid.algorithms.contract.orders import Traffic
-from fedgrid.algorithms.registry import ALGORITHMS, create, is_reference
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.algorithms.registry import ALGORITHMS, create_algorithm, is_reference
+from fedgrid.engine.runtime.run.prepare import prepare_setup
 from tests.helpers.small_cases import build_layout, build_orders, check_valid, clients, freeze, start, step
 from tests.helpers.small_runs import NOWHERE, config, count_trained, find_differing, play, read_contents, rows
 
@@ -13,7 +13,7 @@ GROUPS = np.array([2, 0, 0, 1, 2])
 
 def revealed(groups_K=GROUPS, **settings):
     """Return the oracle and its state before the first round, every model (1, 2)."""
-    oracle = create("oracle", settings)
+    oracle = create_algorithm("oracle", settings)
     return oracle, freeze(oracle.reveal(start(oracle, len(groups_K), (1.0, 2.0)), groups_K))
 
 
@@ -25,7 +25,7 @@ def test_the_references():
 class TestSolo:
     def test_each_client_moves_its_own_model_by_its_own_update(self):
         """From (1, 1): client 0 goes to (3, 1), client 2 to (1, 0); client 1 has sent nothing."""
-        solo = create("solo")
+        solo = create_algorithm("solo")
         state, diagnostics = step(solo, start(solo, 3, (1.0, 1.0)), 0, {0: (2, 0), 2: (0, -1)})
         assert [model.tolist() for model in state.models] == [[3, 1], [1, 1], [1, 0]]
         assert state.labels_K.tolist() == [0, 1, 2]
@@ -33,14 +33,14 @@ class TestSolo:
         check_valid(state, 3)
 
     def test_nothing_is_sent(self):
-        solo = create("solo")
+        solo = create_algorithm("solo")
         [order] = build_orders(solo, start(solo, 3), (1,)).values()
         assert solo.traffic(order, build_layout(2)) == Traffic(down=0, up=0)
 
     def test_what_is_not_sent_is_not_clipped(self):
         uplink = [{"clip": 1e-3}]
-        assert prepare(config("fedavg", uplink=uplink), NOWHERE)[0].uplink
-        assert prepare(config("solo", uplink=uplink), NOWHERE)[0].uplink == ()
+        assert prepare_setup(config("fedavg", uplink=uplink), NOWHERE)[0].uplink
+        assert prepare_setup(config("solo", uplink=uplink), NOWHERE)[0].uplink == ()
 
 
 class TestOracle:

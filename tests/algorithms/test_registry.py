@@ -3,7 +3,7 @@
 import pytest
 
 from fedgrid.algorithms.contract.base import Algorithm
-from fedgrid.algorithms.registry import ALGORITHMS, create
+from fedgrid.algorithms.registry import ALGORITHMS, create_algorithm
 
 TITLES = {
     "fedavg": "BNC",
@@ -45,12 +45,12 @@ def test_an_algorithm_that_knows_something_of_the_hidden_groups_says_so(name):
     needs_number = getattr(asked, "num_clusters", None) is not None
     takes_groups = entry.algorithm.reveal is not Algorithm.reveal
     assert entry.told == ("groups" if takes_groups else "number" if needs_number else "")
-    assert bool(entry.told_line) == bool(entry.told)
+    assert bool(entry.truth_line) == bool(entry.told)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_name_makes_an_algorithm_with_its_defaults(name):
-    algorithm = create(name, {})
+    algorithm = create_algorithm(name, {})
     assert isinstance(algorithm, Algorithm)
     assert vars(algorithm) == {"settings": algorithm.settings}
 
@@ -58,22 +58,24 @@ def test_every_name_makes_an_algorithm_with_its_defaults(name):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_similarity_is_over_the_parameters_and_as_published_over_the_state(name):
     over = "state" if name.endswith("-as-published") else "parameters"
-    assert create(name, {}).settings.similarity_over == over
+    assert create_algorithm(name, {}).settings.similarity_over == over
     other = {"state": "parameters", "parameters": "state"}[over]
-    assert create(name, {"similarity_over": other}).settings.similarity_over == other
+    assert create_algorithm(name, {"similarity_over": other}).settings.similarity_over == other
 
 
 def test_the_papers_settings_are_the_defaults():
-    kmeans, hdbscan = (create(name, {}).settings.clusterer for name in ("ocfl-kmeans", "ocfl-hdbscan"))
+    kmeans, hdbscan = (
+        create_algorithm(name, {}).settings.clusterer for name in ("ocfl-kmeans", "ocfl-hdbscan")
+    )
     assert kmeans.num_clusters == 3
     assert hdbscan.min_cluster_share == 0.2
-    published = create("briggs-as-published", {}).settings
+    published = create_algorithm("briggs-as-published", {}).settings
     assert (published.round, published.threshold, published.linkage, published.metric) == (
         21,
         0.05,
         "average",
         "cosine",
     )
-    published = create("sattler-as-published", {}).settings
+    published = create_algorithm("sattler-as-published", {}).settings
     assert (published.epsilon_1, published.epsilon_2, published.cooldown) == (0.35, 0.35, 20)
     assert (published.linkage, published.similarity_over) == ("complete", "state")

@@ -18,8 +18,8 @@ from benchmarks.groups.stored import Round, SharedPrefix
 from benchmarks.plateau import draw_plateaus, find_first_rise, write_rows
 from benchmarks.some_images import draw_images
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.tracking.papers.shared.paper import csv_rows
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.tracking.papers.shared.paper import read_csv_rows
 
 
 def rounds_with(*cosines):
@@ -77,14 +77,14 @@ def test_loss_on_the_plateau_is_the_entropy_of_the_groups_classes(tmp_path: Path
     prefix = SharedPrefix(
         truth_K, 0, [Round((0, 1, 2), gram_KK, gram_KK, None, fit) for fit in fits], counts_KL
     )
-    run = complete({"dataset": "digits", "clients": 3, "split": {"kind": "iid"}}, tmp_path)
+    run = complete_config({"dataset": "digits", "clients": 3, "split": {"kind": "iid"}}, tmp_path)
     plateau = build_plateau(run, prefix)
     assert plateau.shares_GL.tolist() == [[0.5, 0.5], [0.0, 1.0]]
     assert np.allclose(plateau.above_entropy_R, [0.0, -0.2])
     assert np.allclose(plateau.average_by_group(plateau.accuracy_RK), [[0.6, 1.0]] * 2)
 
     write_rows(tmp_path / "rows.csv", [replace(plateau, temperature_R=[0.3, 0.4])])
-    rows = csv_rows(tmp_path / "rows.csv")
+    rows = read_csv_rows(tmp_path / "rows.csv")
     assert [row["above_entropy"] for row in rows] == ["0.0000", "-0.2000"]
     (axes,) = draw_plateaus(rows).axes
     assert "2" in [text.get_text() for text in axes.texts]

@@ -26,8 +26,8 @@ from benchmarks.gpu_cells import Bench, Cell, Timing
 from benchmarks.gpu_crew import CONVOLUTIONS, CellFailure, Crew
 from benchmarks.gpu_report import format_report
 from fedgrid.engine.federation.clients.worker import ClientWorker
-from fedgrid.engine.federation.inputs import pixels
-from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector
+from fedgrid.engine.federation.inputs import image_inputs
+from fedgrid.engine.federation.models.flat_vectors import FlatModule, build_blank, draw_initial_vector
 from fedgrid.grids.planning import estimate
 from fedgrid.grids.planning.estimate import Speed
 
@@ -264,11 +264,11 @@ def test_hours_are_those_of_one_process_over_the_gain(monkeypatch):
 
 def test_replays_of_a_captured_step_train_every_full_batch():
     """The graph's stand-in notes what it is given; ten images in batches of four are two steps."""
-    flat, seen = FlatModule(blank("digitnet", pixels(1, 8, 8), 10)), []
+    flat, seen = FlatModule(build_blank("digitnet", image_inputs(1, 8, 8), 10)), []
     inputs, labels = torch.zeros(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64)
     graph = SimpleNamespace(replay=lambda: seen.append(labels.tolist()))
     images = torch.zeros(10, 1, 8, 8, dtype=torch.uint8)
-    start = initial_vector("digitnet", pixels(1, 8, 8), 10, seed=0)
+    start = draw_initial_vector("digitnet", image_inputs(1, 8, 8), 10, seed=0)
     captured = gpu_cells.CapturedStep(graph, inputs, labels)
     model = gpu_cells._replay_epoch(flat, start, images, torch.arange(10), captured, np.random.default_rng(0))
     np.testing.assert_array_equal(model, start)

@@ -22,7 +22,7 @@ from benchmarks.groups.stored import Recorder, Round, SharedPrefix, find_pairing
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.updates.source import Layout
 from fedgrid.algorithms.updates.updates import Updates
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 
 SMALL = {"clients": 6, "split": {"kind": "flipped", "sizes": [3, 2, 1]}, "seed": 0}
 DATA = Path("data")
@@ -78,7 +78,7 @@ def test_standardised_distances_are_the_stored_ones():
 def test_every_federation_is_a_run_that_can_be_made_and_none_is_in_two_sets(tmp_path: Path):
     ids = [
         {
-            complete({"dataset": "digits", "algorithm": "fedavg", **case}, DATA).run_id
+            complete_config({"dataset": "digits", "algorithm": "fedavg", **case}, DATA).run_id
             for cases in families.values()
             for case in cases
             if not {"classes", "dataset"} & case.keys()
@@ -94,7 +94,7 @@ def test_few_classes_are_a_data_set_of_their_own(tmp_path: Path):
     with np.load(given["dataset"].removeprefix("npz:")) as file:
         assert sorted(set(file["train_labels"].tolist())) == [0, 1, 2]
         assert len(file["train_images"]) == len(file["train_labels"])
-    assert complete(given, DATA).model == "digitnet"
+    assert complete_config(given, DATA).model == "digitnet"
 
 
 def test_federation_is_trained_once(tmp_path: Path):

@@ -13,7 +13,7 @@ from benchmarks.paper_scale import (
     count_entries,
     find_branch,
 )
-from fedgrid.tracking.papers.ocfl.numbers import clustering
+from fedgrid.tracking.papers.ocfl.numbers import read_clustering
 
 SCENARIO = ("pathmnist", 15, "nonoverlapping-imbalanced")
 
@@ -21,7 +21,7 @@ SCENARIO = ("pathmnist", 15, "nonoverlapping-imbalanced")
 def branches(scenario) -> list[Branch | None]:
     return [
         find_branch(algorithm, scenario[1], scores)
-        for (where, algorithm), scores in clustering().items()
+        for (where, algorithm), scores in read_clustering().items()
         if where == scenario
     ]
 
@@ -63,13 +63,13 @@ def test_rounds_and_bytes_that_the_runs_of_a_scenario_need():
 
 def test_a_run_with_one_cluster_to_the_end_never_leaves_the_shared_prefix():
     """Table 2 has a round for it, as its one cluster got another name."""
-    scores = clustering()[("mnist", 15, "overlapping-balanced"), "BCL"]
+    scores = read_clustering()[("mnist", 15, "overlapping-balanced"), "BCL"]
     assert scores.published_round == 21
     assert find_branch("BCL", 15, scores) is None
 
 
 def test_sattler_leaves_the_shared_prefix_at_its_first_split_not_at_that_of_table_2():
-    scores = clustering()[("mnist", 15, "nonoverlapping-balanced"), "SCL"]
+    scores = read_clustering()[("mnist", 15, "nonoverlapping-balanced"), "SCL"]
     assert scores.published_round == 31
     assert find_branch("SCL", 15, scores) == Branch("SCL", 22, clusters=3, is_exact=False)
 
@@ -87,7 +87,7 @@ def test_numbers_of_exact_and_never_split_runs_are_those_of_the_archive():
 
     Everybody alone: 24 of BCL. One cluster to the end: 24 of SCL, 12 of BCL, 2 of AFF, 3 of MS.
     """
-    leaving = {key: find_branch(key[1], key[0][1], scores) for key, scores in clustering().items()}
+    leaving = {key: find_branch(key[1], key[0][1], scores) for key, scores in read_clustering().items()}
     assert Counter(name for (_, name), each in leaving.items() if each and each.is_exact) == {
         **{"OCFL-KM": 31, "OCFL-MS": 15, "OCFL-HDB": 30},
     }

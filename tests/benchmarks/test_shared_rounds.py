@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.shared_rounds import count_needed_rounds
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 
 
 def run(algorithm, seed=0):
     given = {"clients": 4, "algorithm": algorithm, "seed": seed, "training": {"rounds": 3}}
-    return complete(given, Path("unused"))
+    return complete_config(given, Path("unused"))
 
 
 ONE, PAIRS, ODD = (dict(enumerate(labels)) for labels in ([0, 0, 0, 0], [0, 0, 1, 1], [0, 0, 1, 2]))

@@ -29,12 +29,12 @@ from pathlib import Path
 from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.run import records
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cli.commands.app import INTERRUPTED
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.study import load
-from fedgrid.tracking.tables.comparison import compare
+from fedgrid.tracking.tables.comparison import build_comparison_tables
 from tests.helpers.command_line import Result, fedgrid, new_storage
 from tests.helpers.time import skip_pauses
 from tests.kept.make import interrupted
@@ -101,7 +101,7 @@ def make(folder: Path) -> Path:
         assert done.code == (name == "failing"), done.err
     ended = subprocess.Popen(["true"])
     ended.wait()
-    with Lease(Storage.of(storage), "small"):
+    with Lease(Storage.from_text(storage), "small"):
         [held] = (storage / "drivers").iterdir()
         lease = json.loads(held.read_text())
     (storage / KILLED).write_text(json.dumps({**lease, "pid": ended.pid}) + "\n")
@@ -165,7 +165,7 @@ def _end(ran: Result) -> str:
 def victims(storage: Path) -> list[Path]:
     """Return the files of one finished run, of the failed one, of two grids and of the storage."""
     [failed] = storage.glob("*/failed.json")
-    finished = folder_of(storage, GridFolder(Storage.of(storage), "small").runs()[0])
+    finished = build_folder_path(storage, GridFolder(Storage.from_text(storage), "small").read_runs()[0])
     grids = (storage / "grids" / name for name in ("small", "failing"))
     paths = [path for folder in (finished, failed.parent, *grids) for path in sorted(folder.rglob("*"))]
     paths += [storage / "storage.json", storage / KILLED]
@@ -197,7 +197,7 @@ def compared(storage: Path) -> list[str] | str:
         return str(error)
     if any(study.unfinished for study in studies):
         return []
-    return [repr(table) for table in compare(*studies)]
+    return [repr(table) for table in build_comparison_tables(*studies)]
 
 
 def twice(storage: Path) -> int:

@@ -203,7 +203,7 @@ def launch_run(storage: Path, call: int, times: int, name: str) -> Any:
     """Do one run with a failing disk, through the library; return how it ended, as a command's result."""
     from fedgrid.engine.federation.errors import FedgridError
     from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-    from fedgrid.engine.runtime.configuration.complete import complete
+    from fedgrid.engine.runtime.configuration.complete import complete_config
     from fedgrid.engine.runtime.round_cache.files import CacheOptions
     from fedgrid.engine.runtime.run.session import Session
     from fedgrid.engine.runtime.storage.storage import Storage
@@ -211,7 +211,7 @@ def launch_run(storage: Path, call: int, times: int, name: str) -> Any:
     from tests.helpers.command_line import Result
 
     given = {"clients": 3, "algorithm": "ocfl-kmeans", "split": {"draws": 40}}
-    config = complete({**given, "training": {"rounds": 2, "local_epochs": 1}}, storage)
+    config = complete_config({**given, "training": {"rounds": 2, "local_epochs": 1}}, storage)
     os.environ["FAILING_FOLDER"] = str(storage)
     disk().failing_disk(ctypes.c_long(call), ctypes.c_long(times), getattr(errno, name))
     session = Session(InProcessPool(), storage, cache=CacheOptions())

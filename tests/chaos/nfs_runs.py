@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from tests.helpers.stored_runs import CLOCKS
@@ -31,15 +31,15 @@ SIZE = {"clients": 3, "training": {"rounds": ROUNDS, "local_epochs": 1}, "split"
 
 def play(algorithm: str, folder: Path) -> None:
     """Play a run, or the rest of it, and print what it has come to."""
-    storage = Storage.of(folder)
-    run = complete({**SIZE, "algorithm": algorithm}, folder)
+    storage = Storage.from_text(folder)
+    run = complete_config({**SIZE, "algorithm": algorithm}, folder)
     session = Session(InProcessPool(), folder, cache=CacheOptions())
     for _ in range(session.open(run, storage), ROUNDS):
         session.next_round()
-    session.settle()
-    files = sorted(path for path in folder_of(folder, run).iterdir() if path.name not in CLOCKS)
+    session.wait_for_writes()
+    files = sorted(path for path in build_folder_path(folder, run).iterdir() if path.name not in CLOCKS)
     digest = sha256(b"".join(path.name.encode() + path.read_bytes() for path in files))
-    trained = pq.read_table(folder_of(folder, run) / "timings.parquet")["trained_clients"].to_pylist()
+    trained = pq.read_table(build_folder_path(folder, run) / "timings.parquet")["trained_clients"].to_pylist()
     print(
         f"{algorithm}: {len(files)} files, {digest.hexdigest()[:16]}; clients trained: {trained}", flush=True
     )
@@ -52,7 +52,7 @@ def main() -> None:
     sys.stdin.read()
     with ExitStack() as stack:
         try:
-            stack.enter_context(Lease(Storage.of(folder), "nfs", notify=print))
+            stack.enter_context(Lease(Storage.from_text(folder), "nfs", notify=print))
             print("holds the lease", flush=True)
         except ConfigError as error:
             print(f"refused: {error}", flush=True)

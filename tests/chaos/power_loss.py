@@ -27,8 +27,8 @@ from unittest.mock import patch
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.leases.processes import start_time
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.leases.processes import read_start_time
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.engine.runtime.run import records
 from fedgrid.engine.runtime.run.session import Session
@@ -122,19 +122,19 @@ def runs() -> list[RunConfig]:
         "training": {"rounds": 3, "local_epochs": 1},
         "split": {"draws": 40, "server_images": 50},
     }
-    return [complete({**given, "algorithm": name}, NOWHERE) for name in ("fedavg", "ocfl-kmeans")]
+    return [complete_config({**given, "algorithm": name}, NOWHERE) for name in ("fedavg", "ocfl-kmeans")]
 
 
 def work(root: Path) -> None:
     """Do what a driver does: note the grid, and take each run that is not finished to its end."""
-    storage = Storage.of(root)
+    storage = Storage.from_text(root)
     GridFolder(storage, GRID).keep(runs(), "dataset: digits\n")
     session = Session(InProcessPool(), NOWHERE, cache=CacheOptions())
     for run in runs():
         if not is_finished(storage, run):
             for _ in run_to_end(session, run, storage, lambda: False):
                 pass
-    session.settle()
+    session.wait_for_writes()
 
 
 def results(root: Path) -> dict[str, bytes]:
@@ -192,7 +192,7 @@ def restarted(files: Mapping[str, bytes], expected: Mapping[str, bytes]) -> list
 
 def _of_another_process(lock: bytes) -> bytes:
     """Return a lock of this process as that of one that has ended: nobody waits a minute for it."""
-    return lock.replace(f'"{start_time(os.getpid())}"'.encode(), b'"0"')
+    return lock.replace(f'"{read_start_time(os.getpid())}"'.encode(), b'"0"')
 
 
 def main() -> None:

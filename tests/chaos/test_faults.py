@@ -37,7 +37,7 @@ def test_storage_behind_an_s3_server_that_fails_every_third_request_is_the_same_
 
     def machine(name, uri):
         monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / name))
-        storage = Storage.of(uri).patient()
+        storage = Storage.from_text(uri).with_patience()
         return replace(storage, patience=replace(storage.patience, clock=time.clock))
 
     with serving(content) as uri:

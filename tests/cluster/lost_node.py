@@ -20,7 +20,7 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.grids.cli.main import run_command
 from fedgrid.grids.execution.run_events import RoundDone, RunEvent
 from fedgrid.grids.execution.watch import Watch
-from fedgrid.grids.ray_cluster.local import SETTINGS, STAND_INS
+from fedgrid.grids.ray_cluster.local import RAY_SETTINGS, STAND_INS
 
 GRID = Path(__file__).with_name("small.yaml")
 ACTORS = ("--clients-per-actor", "6", "--cpus-per-actor", "1.5")
@@ -38,11 +38,11 @@ def arguments(storage: Path) -> list[str]:
 
 def lose_a_node(storage: Path) -> dict[str, int]:
     """Run the grid and remove a node meanwhile; return the exit code and the numbers of retries and nodes."""
-    head = {"num_cpus": 2, "include_dashboard": False, "_system_config": dict(SETTINGS)}
+    head = {"num_cpus": 2, "include_dashboard": False, "_system_config": dict(RAY_SETTINGS)}
     with patch.multiple(Node, **STAND_INS):
         cluster = Cluster(initialize_head=True, head_node_args=head)
         lost = cluster.add_node(num_cpus=2)
-    handle, events = Watch.handle, Counter[type[RunEvent]]()
+    handle, events = Watch.handle_event, Counter[type[RunEvent]]()
 
     def handle_and_remove(watch: Watch, config: RunConfig, event: RunEvent) -> None:
         handle(watch, config, event)
@@ -52,7 +52,7 @@ def lose_a_node(storage: Path) -> dict[str, int]:
 
     try:
         with (
-            patch.object(Watch, "handle", handle_and_remove),
+            patch.object(Watch, "handle_event", handle_and_remove),
             patch.object(sys, "argv", ["fedgrid", *arguments(storage), *ACTORS]),
             patch.dict(os.environ, RAY_ADDRESS=cluster.address),
             redirect_stdout(StringIO()) as printed,

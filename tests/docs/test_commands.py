@@ -154,10 +154,10 @@ def test_command_of_a_how_to_runs(
     words: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    active.use()  # As in a new process.
+    active.use_plugins()  # As in a new process.
     [run, *_] = sorted((folder / "runs").glob("digits-15-*-fedavg-s0-*"))
     # One report is drawn; test_day.py draws another.
     with nullcontext() if "own_report.py" in words else skip_drawing():
         result = fedgrid(*(run.name.rpartition("-")[2] if word == "RUN" else word for word in words))
     assert result.code == 0, result.err
-    active.use()
+    active.use_plugins()

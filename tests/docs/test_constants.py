@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.engine.federation.inputs import pixels
-from fedgrid.engine.federation.models.flat_vectors import layout
+from fedgrid.engine.federation.inputs import image_inputs
+from fedgrid.engine.federation.models.flat_vectors import build_layout
 from fedgrid.engine.runtime.integrity.code import ROOTS, SOURCES
-from fedgrid.engine.runtime.integrity.made_with import modules_of
+from fedgrid.engine.runtime.integrity.made_with import find_modules
 from fedgrid.engine.runtime.leases.held_file import EXPIRES_AFTER
-from fedgrid.grids.arena import kept
+from fedgrid.grids.arena import stored_results
 from fedgrid.grids.arena.definition import BUDGET
 from fedgrid.grids.presets.load import load_grid
-from fedgrid.grids.presets.preset_files import preset_names
+from fedgrid.grids.presets.preset_files import list_presets
 from tests.docs.test_pages import DOCS, ROOT, WRITTEN
 from tests.e2e.same_bytes_runs import names
 
 REFERENCES = {"oracle", "solo", "ward-told"}
-OUTCOMES = kept.read().outcomes.values()
+OUTCOMES = stored_results.read_results().outcomes.values()
 METHODS = {outcome.method for outcome in OUTCOMES} - REFERENCES
 FAMILIES = {outcome.block: outcome.dataset for outcome in OUTCOMES}
 WORDS = {"thirty": "30"}
@@ -52,7 +52,7 @@ def run_count(preset: str) -> int:
 
 def head_share() -> str:
     """Compute the share of the entries of `digitnet` that its last layer has, in percent."""
-    model = layout("digitnet", pixels(1, 8, 8), 10)
+    model = build_layout("digitnet", image_inputs(1, 8, 8), 10)
     in_head = sum(stop - start for start, stop in model.ranges(model.head_layers))
     return f"{100 * in_head / model.size:.1f}"
 
@@ -76,7 +76,7 @@ QUOTED: list[tuple[str, str, Callable[[], object]]] = [
     (
         "docs/house.md",
         r"these are (\d+) modules",
-        lambda: len(SOURCES.closure({*ROOTS, *modules_of(ALGORITHMS["fedavg"].algorithm)})),
+        lambda: len(SOURCES.find_closure({*ROOTS, *find_modules(ALGORITHMS["fedavg"].algorithm)})),
     ),
     ("docs/round-cache.md", r"elsewhere after (\d+) seconds", lambda: int(EXPIRES_AFTER)),
     ("docs/our-algorithm.md", r"has ([\d.]+) % of the entries", head_share),
@@ -99,7 +99,7 @@ def test_numbers_of_runs_of_presets_are_those_of_the_presets() -> None:
         (preset, int(count))
         for text in WRITTEN.values()
         for preset, count in PLANNED.findall(re.sub(r"[^\n]*(--where|--seeds|\w=)[^\n]*", "", text))
-        if preset in preset_names()
+        if preset in list_presets()
     }
     assert {preset for preset, _ in said} >= {"paper", "paper-digits", "flis"}
     assert {(preset, run_count(preset)) for preset, _ in said} == said

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import fedgrid
-from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
+from fedgrid.engine.runtime.plugins.run_algorithm import list_own_columns
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.search.definition import load_search
 from fedgrid.tracking.scoring.run import Run
@@ -38,7 +38,7 @@ def test_grids_with_noise_load(tmp_path: Path) -> None:
     for text in [text for path, kind, _, text in BLOCKS if path.name == "privacy.md" and kind == "yaml"]:
         file.write_text(text)
         runs = load_grid(str(file), {}, [], NOWHERE).runs
-        assert {own_columns(run) >= {"epsilon"} for run in runs} == {True}
+        assert {list_own_columns(run) >= {"epsilon"} for run in runs} == {True}
         counts.append(len(runs))
     assert counts == [7, 1]
 

@@ -23,7 +23,7 @@ COMMANDS = [block for kind, _, text in BLOCKS if kind == "console" for block in 
 @pytest.fixture(scope="module", autouse=True)
 def no_plugins_after() -> Iterator[None]:
     yield
-    active.use()
+    active.use_plugins()
 
 
 @pytest.fixture(scope="module")

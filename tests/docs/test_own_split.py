@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.run.prepare import held_in
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.run.prepare import find_partition
 from tests.helpers.partitions import list_held
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -34,8 +34,10 @@ class HuggingFace(dict):
 def deal(name, folder):
     """Return training and test positions of each client of digits in two files."""
     given = {"dataset": f"npz:{name}.npz", "model": "digitnet"}
-    config = complete({**given, "split": {"kind": "file", "path": f"{name}.csv"}}, folder)
-    return [(part.train.tolist(), part.test.tolist()) for part in list_held(held_in(config, folder, 0))]
+    config = complete_config({**given, "split": {"kind": "file", "path": f"{name}.csv"}}, folder)
+    return [
+        (part.train.tolist(), part.test.tolist()) for part in list_held(find_partition(config, folder, 0))
+    ]
 
 
 def test_flowers_partitions_are_the_clients(tmp_path):

@@ -11,19 +11,24 @@ from safetensors.torch import save
 from torch.nn.functional import cross_entropy
 
 from fedgrid import pretrained
-from fedgrid.algorithms.registry import create
+from fedgrid.algorithms.registry import create_algorithm
 from fedgrid.algorithms.updates.source import Layout
 from fedgrid.engine.federation.clients.messages import EvaluateTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.inputs import pixels
-from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout, read_vector
-from fedgrid.engine.federation.training.confusion import scores
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.federation.inputs import image_inputs
+from fedgrid.engine.federation.models.flat_vectors import (
+    build_blank,
+    build_layout,
+    draw_initial_vector,
+    read_vector,
+)
+from fedgrid.engine.federation.training.confusion import compute_scores
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.configuration.own_models import check_own_model
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run import checkpoint
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.run.prepare import prepare_setup
 from tests.helpers.command_line import fedgrid
 from tests.helpers.small_runs import NOWHERE, config, play, rows
 from tests.helpers.torch_by_hand import RATE, WHOLE, build_network, descend, read_tensors
@@ -36,15 +41,15 @@ HEAD = 96 * 10 + 10
 
 @pytest.fixture(autouse=True)
 def examples() -> Iterator[None]:
-    active.use([EXAMPLES / name for name in ("my_message.py", "my_adaptation.py", "fedrep.py")])
+    active.use_plugins([EXAMPLES / name for name in ("my_message.py", "my_adaptation.py", "fedrep.py")])
     yield
-    active.use()
+    active.use_plugins()
 
 
 def loss_of(setup, model: np.ndarray, client: int) -> float:
     """Return the loss of a model on a client's test images."""
     [report] = ClientWorker(setup).evaluate([EvaluateTask(client, 0)], [model])
-    return scores([report.own])[0]["loss"]
+    return compute_scores([report.own])[0]["loss"]
 
 
 def fedrep(**given):
@@ -57,8 +62,8 @@ def test_fedrep_is_algorithm_1_of_the_paper(participation, tmp_path):
     """Two epochs of the head under the sent body, one of the body under the new head, mean of the bodies."""
     run = fedrep(participation=participation)
     folder = play(run, tmp_path)
-    setup, _ = prepare(run, NOWHERE)
-    initial = initial_vector(run.model, pixels(1, 8, 8), 10, run.root_seed, 0)
+    setup, _ = prepare_setup(run, NOWHERE)
+    initial = draw_initial_vector(run.model, image_inputs(1, 8, 8), 10, run.root_seed, 0)
     body, heads = initial[:-HEAD], {client: initial[-HEAD:] for client in range(run.clients)}
     records = rows(run, tmp_path, "clients")
     for number in (1, 2):
@@ -77,7 +82,7 @@ def test_fedrep_is_algorithm_1_of_the_paper(participation, tmp_path):
             bodies.append(trained[:-HEAD])
         assert len(bodies) == run.clients * participation
         body = np.mean(bodies, axis=0)
-    kept = checkpoint.load(folder, 2)
+    kept = checkpoint.load_state(folder, 2)
     np.testing.assert_allclose(kept.state.models[0][:-HEAD], body, atol=1e-6)
     assert kept.state.models[0][-HEAD:].tolist() == initial[-HEAD:].tolist(), "the server has no head"
     for client, head in heads.items():
@@ -90,7 +95,7 @@ def test_fedrep_is_algorithm_1_of_the_paper(participation, tmp_path):
 def test_fedrep_sends_bodies_only_both_ways(tmp_path):
     run = fedrep()
     play(run, tmp_path)
-    body = len(initial_vector(run.model, pixels(1, 8, 8), 10, run.root_seed, 0)) - HEAD
+    body = len(draw_initial_vector(run.model, image_inputs(1, 8, 8), 10, run.root_seed, 0)) - HEAD
     for row in rows(run, tmp_path, "rounds"):
         assert row["bytes_down"] == row["bytes_up"] == run.clients * 4 * body
 
@@ -102,14 +107,14 @@ def test_momentum_of_fedrep_starts_anew_with_the_body(tmp_path):
         play(fedrep(settings={"head_epochs": 1}, training={**training, **more}), tmp_path)
         for more in ({}, {"momentum": 0.9})
     )
-    models = [checkpoint.load(folder, 2).state.models[0] for folder in (plain, heavy)]
+    models = [checkpoint.load_state(folder, 2).state.models[0] for folder in (plain, heavy)]
     assert models[0].tobytes() == models[1].tobytes()
 
 
 def test_head_of_fedrep_is_the_layer_that_the_models_entry_names():
     names = ("0.weight", "1.weight", "1.bias", "2.weight", "2.bias", "1.mean", "1.variance", "1.batches")
     layout = Layout(names, ((4, 2), (4,), (4,), (3, 4), (3,), (4,), (4,), ()), 31, "2")
-    state = create("fedrep").init(
+    state = create_algorithm("fedrep").init(
         layout, 2, lambda number: np.zeros(40, np.float32), np.random.default_rng(0)
     )
     assert state.arrays["head"].tolist() == [[16, 31]]
@@ -132,7 +137,7 @@ def test_fedrep_runs_as_the_page_types_it(tmp_path, monkeypatch):
 
 def clusters_and_groups(run, root):
     """Return of each round the pairs (cluster, hidden group) that clients have."""
-    groups_K = prepare(run, NOWHERE)[1]
+    groups_K = prepare_setup(run, NOWHERE)[1]
     found: dict[int, set[tuple[int, int]]] = {}
     for row in rows(run, root, "clients"):
         if row["cluster"] is not None:
@@ -159,8 +164,8 @@ def test_newcomer_joins_the_clients_with_its_classes(tmp_path):
 def test_falling_rate_is_gradient_descent_by_hand(tmp_path):
     """Four steps from the served model with rates 0.1, 0.075, 0.05 and 0.025."""
     run = config({"name": "refined", "fine_tune": 4}, training={"rounds": 1, **SEVERAL})
-    model = checkpoint.load(play(run, tmp_path), 1).state.models[0]
-    setup, _ = prepare(run, NOWHERE)
+    model = checkpoint.load_state(play(run, tmp_path), 1).state.models[0]
+    setup, _ = prepare_setup(run, NOWHERE)
     for row in rows(run, tmp_path, "clients"):
         module = build_network(model)
         for left in (4, 3, 2, 1):
@@ -181,7 +186,7 @@ class TestAnyModule:
         (tmp_path / "backbone.safetensors").write_bytes(self.WEIGHTS)
         text = (EXAMPLES / "my_modules.py").read_text()
         (tmp_path / "my_modules.py").write_text(text.replace("0" * 64, sha256(self.WEIGHTS).hexdigest()))
-        active.use([tmp_path / "my_modules.py"])
+        active.use_plugins([tmp_path / "my_modules.py"])
         check_own_model.cache_clear()
 
     @pytest.mark.parametrize(
@@ -195,11 +200,11 @@ class TestAnyModule:
     def test_what_trains_is_sent(self, model, entries, tmp_path):
         run = config("fedavg", model=model, training={"rounds": 1, **SEVERAL})
         play(run, tmp_path)
-        assert layout(model, pixels(1, 8, 8), 10).size == entries
+        assert build_layout(model, image_inputs(1, 8, 8), 10).size == entries
         assert [row["bytes_up"] for row in rows(run, tmp_path, "rounds")] == [4 * entries * run.clients]
 
     def test_pretrained_weights_stay(self):
-        module = blank("frozen-backbone", pixels(1, 8, 8), 10, seed=7)
+        module = build_blank("frozen-backbone", image_inputs(1, 8, 8), 10, seed=7)
         assert (module[0][1].weight == 0.25).all()
 
     @pytest.mark.parametrize(
@@ -212,12 +217,12 @@ class TestAnyModule:
             config("fedavg", model="frozen-backbone", training={"rounds": 1, **SEVERAL})
 
     def test_a_transformer_learns_tokens(self, tmp_path):
-        active.use([EXAMPLES / "my_transformer.py"])
+        active.use_plugins([EXAMPLES / "my_transformer.py"])
         labels = np.arange(90) % 3
         tokens = 2 * labels[:, None] + np.random.default_rng(0).integers(0, 2, (90, 5))
         parts = {f"{part}_labels": labels for part in ("train", "test")}
         np.savez(tmp_path / "texts.npz", train_images=tokens, test_images=tokens, **parts)
-        run = complete(
+        run = complete_config(
             {
                 **{"dataset": f"npz:{tmp_path / 'texts.npz'}", "model": "transformer", "split": "iid"},
                 **{"clients": 3, "algorithm": "fedavg", "training": {"rounds": 4, "local_epochs": 3}},
@@ -229,7 +234,7 @@ class TestAnyModule:
         assert max(losses[-3:]) < min(losses[:3]) / 2
 
     def test_of_adapters_only_what_trains_is_sent(self, tmp_path):
-        active.use([EXAMPLES / "my_transformer.py"])
+        active.use_plugins([EXAMPLES / "my_transformer.py"])
         run = config("fedavg", model="lora", training={"rounds": 1, **SEVERAL})
         play(run, tmp_path)
         sent = 128 * 4 + 128 * 10 + 10

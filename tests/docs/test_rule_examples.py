@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedgrid.engine.federation.inputs import pixels
-from fedgrid.engine.federation.models.flat_vectors import initial_vector, read_vector
+from fedgrid.engine.federation.inputs import image_inputs
+from fedgrid.engine.federation.models.flat_vectors import draw_initial_vector, read_vector
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run import checkpoint
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.run.prepare import prepare_setup
 from tests.helpers.plugin_files import DROPOUT
 from tests.helpers.small_runs import NOWHERE, config, files, find_differing, play, read_numbers, rows
 from tests.helpers.torch_by_hand import WHOLE, build_network, descend, read_tensors
@@ -24,9 +24,9 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 @pytest.fixture(autouse=True)
 def examples() -> Iterator[None]:
-    active.use([EXAMPLES / name for name in ("fedem.py", "fedproto.py")])
+    active.use_plugins([EXAMPLES / name for name in ("fedem.py", "fedproto.py")])
     yield
-    active.use()
+    active.use_plugins()
 
 
 def stepped(model: np.ndarray, loss_of) -> np.ndarray:
@@ -62,9 +62,10 @@ def test_fedem_is_algorithm_1_of_the_paper(num_models, tmp_path):
     algorithm = {"name": "fedem", "num_models": num_models}
     run = config(algorithm, participation=0.5, training={"rounds": 2, **WHOLE})
     folder = play(run, tmp_path)
-    setup, _ = prepare(run, NOWHERE)
+    setup, _ = prepare_setup(run, NOWHERE)
     models = [
-        initial_vector(run.model, pixels(1, 8, 8), 10, run.root_seed, number) for number in range(num_models)
+        draw_initial_vector(run.model, image_inputs(1, 8, 8), 10, run.root_seed, number)
+        for number in range(num_models)
     ]
     even = torch.full((num_models,), 1 / num_models)
     mixtures: dict[int, Tensor] = {}
@@ -99,7 +100,7 @@ def test_fedem_is_algorithm_1_of_the_paper(num_models, tmp_path):
         assert record["losses_apart"] == pytest.approx(np.mean(ranges), rel=1e-4, abs=1e-6)
         assert record["bytes_down"] == 3 * 4 * num_models * len(models[0])
         assert record["bytes_up"] == record["bytes_down"] + 3 * 4 * num_models
-    stored = checkpoint.load(folder, 2)
+    stored = checkpoint.load_state(folder, 2)
     np.testing.assert_allclose(np.stack(stored.state.models), np.stack(models), atol=1e-6)
     for client, mixture in mixtures.items():
         np.testing.assert_allclose(stored.memories[client]["mixture"], mixture, atol=1e-6)
@@ -109,8 +110,8 @@ def test_fedproto_is_algorithm_1_of_the_paper(tmp_path):
     """Whole models stay with the clients; prototypes are means of features before the round's only step."""
     run = config("fedproto", training={"rounds": 2, **WHOLE})
     folder = play(run, tmp_path)
-    setup, _ = prepare(run, NOWHERE)
-    initial = initial_vector(run.model, pixels(1, 8, 8), 10, run.root_seed, 0)
+    setup, _ = prepare_setup(run, NOWHERE)
+    initial = draw_initial_vector(run.model, image_inputs(1, 8, 8), 10, run.root_seed, 0)
     models = dict.fromkeys(range(run.clients), initial)
     prototypes, known = torch.zeros(10, 96), torch.zeros(10, dtype=torch.bool)
 
@@ -129,7 +130,7 @@ def test_fedproto_is_algorithm_1_of_the_paper(tmp_path):
         for label in range(10):
             if having := [mean[label] for mean in means if label in mean]:
                 prototypes[label], known[label] = torch.stack(having).mean(0), True
-    stored = checkpoint.load(folder, 2)
+    stored = checkpoint.load_state(folder, 2)
     np.testing.assert_allclose(stored.state.arrays["prototypes"], prototypes, atol=1e-5)
     assert stored.state.arrays["known"].tolist() == known.tolist()
     for row in rows(run, tmp_path, "clients")[run.clients :]:
@@ -147,11 +148,11 @@ def test_fedproto_is_algorithm_1_of_the_paper(tmp_path):
 
 def test_focal_loss_trains_and_its_mean_is_a_number_of_the_round(tmp_path):
     """One step from the initial model, whose losses are recorded; cross-entropy stays the recorded loss."""
-    active.use([EXAMPLES / "my_local.py"])
+    active.use_plugins([EXAMPLES / "my_local.py"])
     run = config({"name": "fedavg", "local": {"name": "focal"}}, training={"rounds": 1, **WHOLE})
     folder = play(run, tmp_path)
-    setup, _ = prepare(run, NOWHERE)
-    initial = initial_vector(run.model, pixels(1, 8, 8), 10, run.root_seed, 0)
+    setup, _ = prepare_setup(run, NOWHERE)
+    initial = draw_initial_vector(run.model, image_inputs(1, 8, 8), 10, run.root_seed, 0)
     losses, models = [], []
 
     def focal(module: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
@@ -164,7 +165,9 @@ def test_focal_loss_trains_and_its_mean_is_a_number_of_the_round(tmp_path):
         models.append(stepped(initial, lambda module, on=(images, labels): focal(module, *on)))
         assert row["train_loss"] == pytest.approx(losses_of([initial], images, labels).mean().item())
     assert [row["focal_loss"] for row in rows(run, tmp_path, "rounds")] == [pytest.approx(np.mean(losses))]
-    np.testing.assert_allclose(checkpoint.load(folder, 1).state.models[0], np.mean(models, 0), atol=1e-6)
+    np.testing.assert_allclose(
+        checkpoint.load_state(folder, 1).state.models[0], np.mean(models, 0), atol=1e-6
+    )
     other = config({"name": "ocfl-kmeans", "local": {"name": "focal"}}, training={"rounds": 1, **WHOLE})
     play(other, tmp_path)
     assert rows(other, tmp_path, "rounds")[0]["focal_loss"] == pytest.approx(np.mean(losses)), "of the cache"
@@ -183,7 +186,9 @@ def test_focal_loss_trains_and_its_mean_is_a_number_of_the_round(tmp_path):
 def test_rules_train_models_that_draw_whatever_was_drawn_before(algorithm, tmp_path):
     model = tmp_path / "drawing.py"
     model.write_text(DROPOUT.replace("build=function)", 'build=function, head="last")'))
-    active.use([model, *(EXAMPLES / f"{name}.py" for name in ("fedem", "fedproto", "fedrep", "my_local"))])
+    active.use_plugins(
+        [model, *(EXAMPLES / f"{name}.py" for name in ("fedem", "fedproto", "fedrep", "my_local"))]
+    )
     run = config(algorithm, model="dropout-function", clients=3, training={"rounds": 2, "local_epochs": 2})
     folders = []
     for seed in range(2):

@@ -34,7 +34,7 @@ def typed(tmp_path_factory):
             _, *words = shlex.split(step.command)
             if step.saves:
                 shutil.copy(DOCS / "examples" / step.saves, home / STUDY)
-            active.use()  # As in a new process.
+            active.use_plugins()  # As in a new process.
             result = command(*words, *(["--in-process"] if words[0] in ("run", "search") else []))
             assert result.code == 0, result.err
             found[step.command] = plain(result.out, home)
@@ -42,7 +42,7 @@ def typed(tmp_path_factory):
                 patch.chdir(home / STUDY)
                 new_storage(home / STUDY / "runs")
     yield home / STUDY, found
-    active.use()
+    active.use_plugins()
 
 
 def alike(line: str) -> str:

@@ -35,12 +35,12 @@ def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     storage = new_storage(tmp_path / "runs")
     uri, artifacts, config = default_uri(storage), storage / "mlartifacts", build_config(0)
     write_run(storage, config, ROUNDS)
-    new_session(storage).update(config)
+    new_session(storage).update_run(config)
     with socket.socket() as probe:
         probe.bind((ui.HOST, 0))
         port = probe.getsockname()[1]
-    with ui.started(uri, artifacts, port):
-        wait_until_served(ui.address(port))
+    with ui.run_server(uri, artifacts, port):
+        wait_until_served(ui.format_address(port))
         yield ui.experiment_address(uri, port, "mine")
 
 

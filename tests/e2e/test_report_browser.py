@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fedgrid.tracking.report.write import write
+from fedgrid.tracking.report.report_files import write_report_files
 from tests.helpers.demo_page import make_demo_page
 
 CHECKS = Path(__file__).with_name("report_checks.html")
@@ -34,7 +34,7 @@ def browser() -> str:
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    write(make_demo_page("mnist"), folder)
+    write_report_files(make_demo_page("mnist"), folder)
     return folder / "index.html"
 
 

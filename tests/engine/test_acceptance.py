@@ -17,22 +17,22 @@ from sklearn.metrics import adjusted_rand_score, homogeneity_score
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.contract.base import Algorithm, Labels, State
-from fedgrid.algorithms.registry import create
+from fedgrid.algorithms.registry import create_algorithm
 from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.clients.pool import Pool
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
+from fedgrid.engine.federation.models.flat_vectors import build_blank, draw_initial_vector, read_layout
 from fedgrid.engine.federation.round.federation import Federation
 from fedgrid.engine.federation.round.next_round import next_round
 from fedgrid.engine.federation.round.participation import Participation
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import make_generator
 from fedgrid.engine.federation.training.settings import Evaluation
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data.datasets import find
-from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.data.datasets import find_dataset
+from fedgrid.engine.runtime.plugins.run_algorithm import build_algorithm
+from fedgrid.engine.runtime.run.prepare import prepare_setup
 from fedgrid.grids.presets.load import load_grid
 
 NOWHERE = Path("no-data-needed")
@@ -127,13 +127,13 @@ class Onlooker(FedOpt):
 
 def begin(config: RunConfig, data_dir: Path, algorithm: Algorithm) -> tuple[Federation, Pool, RunState]:
     """Return the federation of a run before its first round, its clients in this process."""
-    setup, truth_K = prepare(config, data_dir)
+    setup, truth_K = prepare_setup(config, data_dir)
     pool = InProcessPool()
     pool.prepare(setup)
-    image = (find(config.dataset, data_dir).inputs, setup.num_classes)
+    image = (find_dataset(config.dataset, data_dir).inputs, setup.num_classes)
     federation = Federation(
         algorithm=algorithm,
-        layout=layout_of(blank(config.model, *image)),
+        layout=read_layout(build_blank(config.model, *image)),
         seed=config.root_seed,
         rounds=NEVER,
         evaluation=Evaluation(every=NEVER),
@@ -142,8 +142,8 @@ def begin(config: RunConfig, data_dir: Path, algorithm: Algorithm) -> tuple[Fede
         train_images_K=[len(data.train) for data in setup.clients],
         test_images_K=[len(data.test) for data in setup.clients],
     )
-    fresh = partial(initial_vector, config.model, *image, config.root_seed)
-    return federation, pool, federation.begin(fresh)
+    fresh = partial(draw_initial_vector, config.model, *image, config.root_seed)
+    return federation, pool, federation.create_first_state(fresh)
 
 
 def decision(algorithm: Algorithm, rounds: list[tuple[State, Updates]], seed: int) -> Decision:
@@ -151,10 +151,10 @@ def decision(algorithm: Algorithm, rounds: list[tuple[State, Updates]], seed: in
     (before, first), *_ = rounds
     # Nothing to choose from, so that one view of the updates does for all algorithms.
     assert first.layout.num_parameters == first.layout.size
-    start = generator(seed, "init")
+    start = make_generator(seed, "init")
     state = algorithm.init(first.layout, len(before.labels_K), lambda number: before.models[0], start)
     for index, (_, updates) in enumerate(rounds):
-        rng = generator(seed, "algorithm", round_index=index)
+        rng = make_generator(seed, "algorithm", round_index=index)
         state, diagnostics = algorithm.step(state, index, updates, rng)
         if diagnostics.clustered:
             return Decision(index + 1, state.labels_K)
@@ -175,7 +175,9 @@ def outcome(config: RunConfig, data_dir: Path, briggs_round: int | None = None) 
         if briggs_round is None and np.diff(temperatures[-2:]).max(initial=0) > 0:
             break
     briggs = {"round": briggs_round or len(temperatures), "threshold": 0.4}
-    algorithms = {name: create(name) for name in AT_THE_RISE} | {"briggs": create("briggs", briggs)}
+    algorithms = {name: create_algorithm(name) for name in AT_THE_RISE} | {
+        "briggs": create_algorithm("briggs", briggs)
+    }
     decisions = {
         name: decision(algorithm, onlooker.rounds, config.root_seed) for name, algorithm in algorithms.items()
     }
@@ -186,7 +188,7 @@ def outcome(config: RunConfig, data_dir: Path, briggs_round: int | None = None) 
 def mnist_outcomes(shared) -> dict[str, Outcome]:
     given = {"dataset": "mnist", "algorithm": "fedavg"}
     data = shared / "data"
-    configs = [complete({**given, **choices}, data) for choices in MNIST_SCENARIOS.values()]
+    configs = [complete_config({**given, **choices}, data) for choices in MNIST_SCENARIOS.values()]
     outcomes = [outcome(config, data) for config in configs]
     return dict(zip(MNIST_SCENARIOS, outcomes, strict=True))
 
@@ -232,7 +234,7 @@ def seed(request) -> int:
 
 @pytest.fixture(scope="module")
 def digits(seed) -> Outcome:
-    config = complete({"dataset": "digits", "algorithm": "fedavg", "seed": seed}, NOWHERE)
+    config = complete_config({"dataset": "digits", "algorithm": "fedavg", "seed": seed}, NOWHERE)
     return outcome(config, NOWHERE, BRIGGS_ROUND)
 
 
@@ -248,7 +250,7 @@ class TestDigits:
     def test_sattler_finds_the_groups_with_the_quickstarts_settings(self, seed):
         """One group in round 4, the others in 5 or 6, and no more: like clients' mean is not short."""
         config = quickstart("sattler", seed)
-        federation, pool, progress = begin(config, NOWHERE, algorithm_of(config))
+        federation, pool, progress = begin(config, NOWHERE, build_algorithm(config))
         clustered = []
         for number in range(1, 10):
             progress, record = next_round(federation, progress, pool)
@@ -280,9 +282,9 @@ def plain() -> list[tuple[State, Updates]]:
 def test_a_run_is_plain_averaging_to_the_bit_until_its_algorithm_decides(plain, name):
     """And it decides as it does on the updates of plain averaging, which the tests above rely on."""
     config = quickstart(name, 0)
-    expected = decision(algorithm_of(config), plain, config.seed)
+    expected = decision(build_algorithm(config), plain, config.seed)
     assert expected.round > 2
-    federation, pool, progress = begin(config, NOWHERE, algorithm_of(config))
+    federation, pool, progress = begin(config, NOWHERE, build_algorithm(config))
     for state, _ in plain[: expected.round]:
         assert [model.tobytes() for model in progress.state.models] == [state.models[0].tobytes()]
         progress, record = next_round(federation, progress, pool)

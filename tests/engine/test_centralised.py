@@ -7,25 +7,25 @@ from sklearn.metrics import f1_score
 from torch.nn import functional
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.inputs import pixels
+from fedgrid.engine.federation.inputs import image_inputs
 from fedgrid.engine.federation.models import flat_vectors
-from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
-from fedgrid.engine.federation.seeds import generator
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data.datasets import load
+from fedgrid.engine.federation.models.flat_vectors import build_blank, draw_initial_vector, read_layout
+from fedgrid.engine.federation.seeds import make_generator
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.data.datasets import load_dataset
 from fedgrid.engine.runtime.run import checkpoint
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.run.prepare import prepare_setup
 from fedgrid.grids.epsilons.analysis import read_epochs
 from tests.helpers.small_grid import NOWHERE
 from tests.helpers.small_runs import play
 
-DIGITNET = ("digitnet", pixels(1, 8, 8), 10)
+DIGITNET = ("digitnet", image_inputs(1, 8, 8), 10)
 
 
 def centralised(*, dataset="digits", seed=0, training=None, **values):
     kept = {"local_epochs": 1, "keep_optimizer_state": True, **(training or {})}
     given = {"dataset": dataset, "split": "centralised", "clients": 1, "algorithm": "fedavg", **values}
-    return complete({**given, "seed": seed, "training": kept}, NOWHERE)
+    return complete_config({**given, "seed": seed, "training": kept}, NOWHERE)
 
 
 @pytest.fixture
@@ -42,13 +42,13 @@ def tiny(tmp_path):
 
 def plain_loop(training, seed, epochs):
     """Yield loss, accuracy, weights and scores of each epoch, from torch's own optimizer."""
-    pool, server = load("digits", NOWHERE)
-    module = blank(*DIGITNET)
-    flat_vectors.write(module, initial_vector(*DIGITNET, seed))
+    pool, server = load_dataset("digits", NOWHERE)
+    module = build_blank(*DIGITNET)
+    flat_vectors.write_vector(module, draw_initial_vector(*DIGITNET, seed))
     optimizer = torch.optim.SGD(module.parameters(), training.learning_rate, momentum=training.momentum)
     images, labels = torch.from_numpy(pool.images) / 255, torch.from_numpy(pool.labels)
     for epoch in range(epochs):
-        order = generator(seed, "batches", client=0, round_index=epoch).permutation(len(labels))
+        order = make_generator(seed, "batches", client=0, round_index=epoch).permutation(len(labels))
         loss_sum = hits = 0.0
         for batch in torch.from_numpy(order).split(training.batch_size):
             logits = module(images[batch])
@@ -74,7 +74,7 @@ def test_epochs_equal_a_plain_torch_loop_with_one_optimizer(tmp_path):
     config = centralised(seed=3, training={"rounds": 3, "momentum": 0.5, "learning_rate": 0.05})
     epochs = read_epochs(play(config, tmp_path, cache=None))
     assert epochs["epoch"].tolist() == [1, 2, 3]
-    before = initial_vector(*DIGITNET, config.root_seed).astype(np.float64)
+    before = draw_initial_vector(*DIGITNET, config.root_seed).astype(np.float64)
     for place, (scores, after) in enumerate(plain_loop(config.training, config.root_seed, 3)):
         assert {name: epochs[name][place] for name in scores} == pytest.approx(scores, rel=1e-3)
         norm = np.sqrt(((after - before) ** 2).sum())
@@ -87,11 +87,11 @@ def test_epochs_equal_a_plain_torch_loop_with_one_optimizer(tmp_path):
 def test_state_norm_includes_batchnorm_buffers(tiny, tmp_path):
     """The state holds weights first, buffers after them. The counters alone are 52 times 1."""
     config = centralised(dataset=tiny, model="mobilenet", training={"rounds": 1, "batch_size": 12})
-    of_model = ("mobilenet", pixels(1, 8, 8), 3)
-    size = layout_of(blank(*of_model)).num_parameters
-    before = initial_vector(*of_model, config.root_seed)
+    of_model = ("mobilenet", image_inputs(1, 8, 8), 3)
+    size = read_layout(build_blank(*of_model)).num_parameters
+    before = draw_initial_vector(*of_model, config.root_seed)
     folder = play(config, tmp_path / "runs", cache=None)
-    after = checkpoint.load(folder, 1).state.models[0]
+    after = checkpoint.load_state(folder, 1).state.models[0]
     update = after.astype(np.float64) - before
     [l2], [l2_state], [change] = (
         read_epochs(folder)[name] for name in ("update_l2", "update_l2_state", "weights_l1_change")
@@ -104,17 +104,17 @@ def test_state_norm_includes_batchnorm_buffers(tiny, tmp_path):
 
 
 def test_its_client_holds_the_pool_and_is_tested_on_the_official_images():
-    setup, truth_K = prepare(centralised(), NOWHERE)
-    pool, server = load("digits", NOWHERE)
+    setup, truth_K = prepare_setup(centralised(), NOWHERE)
+    pool, server = load_dataset("digits", NOWHERE)
     [client] = setup.clients
-    assert np.array_equal(client.train.copied().images, pool.images)
-    assert np.array_equal(client.test.copied().images, server.images)
+    assert np.array_equal(client.train.copy_images().images, pool.images)
+    assert np.array_equal(client.test.copy_images().images, server.images)
     assert truth_K.tolist() == [0]
 
 
 def test_several_clients_are_refused():
     with pytest.raises(ConfigError, match="clients = 2: split centralised has a single client; take 1"):
-        prepare(centralised(clients=2), NOWHERE)
+        prepare_setup(centralised(clients=2), NOWHERE)
 
 
 def test_groups_of_images_make_no_difference(tiny, tmp_path):

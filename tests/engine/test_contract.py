@@ -21,13 +21,13 @@ from fedgrid.algorithms.contract.orders import (
     Served,
     Traffic,
 )
-from fedgrid.algorithms.registry import create
+from fedgrid.algorithms.registry import create_algorithm
 from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.federation.inputs import pixels
-from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
+from fedgrid.engine.federation.inputs import image_inputs
+from fedgrid.engine.federation.models.flat_vectors import build_blank, draw_initial_vector, read_layout
 from fedgrid.engine.federation.round.federation import Federation
 from fedgrid.engine.federation.round.next_round import next_round
 from fedgrid.engine.federation.round.participation import Participation
@@ -42,7 +42,7 @@ from tests.helpers.client_actors import start_client_actors
 from tests.helpers.small_cases import has_same_bits
 
 CLIENTS = len(worker_tests.CLIENTS)
-LAYOUT = layout_of(blank("digitnet", pixels(*SHAPE), CLASSES))
+LAYOUT = read_layout(build_blank("digitnet", image_inputs(*SHAPE), CLASSES))
 MODEL_BYTES = 4 * LAYOUT.size
 
 
@@ -56,7 +56,7 @@ def setup(**changes):
 
 
 def fresh(number):
-    vector = initial_vector("digitnet", pixels(*SHAPE), CLASSES, SEED, number)
+    vector = draw_initial_vector("digitnet", image_inputs(*SHAPE), CLASSES, SEED, number)
     vector.setflags(write=False)
     return vector
 
@@ -216,9 +216,9 @@ class TestInference:
         """An update clipped to nothing: the model that the server has is the one it sent."""
         clipped, _ = self.replies(uplink=(Clip(clip=1e-12),))
         worker = ClientWorker(setup(reference_set=self.REFERENCE))
-        worker._flat.write(fresh(0))
-        expected = evaluation.predict(
-            worker._flat.module, evaluation.to_inputs(torch.from_numpy(self.REFERENCE.images))
+        worker._flat.write_vector(fresh(0))
+        expected = evaluation.predict_probabilities(
+            worker._flat.module, evaluation.convert_to_inputs(torch.from_numpy(self.REFERENCE.images))
         )
         np.testing.assert_allclose(clipped.outputs[PREDICTIONS], expected, rtol=1e-4)
 
@@ -577,7 +577,7 @@ class TestPayloadAndOutputs:
 
 def test_solo_trains_each_client_as_if_there_were_no_other():
     """To the bit: a loop over the rounds of one worker that holds one client, without a federation."""
-    [*_, (progress, _)] = play(federation(create("solo")), in_process(), 3)
+    [*_, (progress, _)] = play(federation(create_algorithm("solo")), in_process(), 3)
     for data in setup().clients:
         worker, model = ClientWorker(setup(clients=(data,))), fresh(0)
         for round_index in range(3):

@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
 
 def rows_of_rounds(folder, algorithm, rounds, **given):
     """Return the rows of the clients, for each round of a run."""
-    config = complete(
+    config = complete_config(
         {
             "algorithm": QUICKSTART.get(algorithm, algorithm),
             "clients": 30,
@@ -44,7 +44,7 @@ def rows_of_rounds(folder, algorithm, rounds, **given):
         NOWHERE,
     )
     session = Session(InProcessPool(), NOWHERE, cache=CacheOptions())
-    session.open(config, Storage.of(folder))
+    session.open(config, Storage.from_text(folder))
     return [session.next_round().clients for _ in range(rounds)]
 
 

@@ -13,9 +13,9 @@ from fedgrid.engine.federation.clients.messages import TrainTask
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients import ray_pool
 from fedgrid.engine.runtime.clients.actor import Client
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.run.prepare import prepare
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.run.prepare import prepare_setup
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from tests.helpers.client_actors import list_pids, start_client_actors
@@ -23,7 +23,7 @@ from tests.helpers.small_runs import NOWHERE, play, read_numbers
 
 pytestmark = pytest.mark.ray
 
-RUN = complete(
+RUN = complete_config(
     {
         "clients": 6,
         "algorithm": "ocfl-kmeans",
@@ -113,7 +113,7 @@ def expected(tmp_path_factory):
 def begin(pool, storage):
     """Return a session after the first of four rounds."""
     session = Session(pool, NOWHERE)
-    session.open(RUN, Storage.of(storage))
+    session.open(RUN, Storage.from_text(storage))
     session.next_round()
     return session
 
@@ -122,7 +122,7 @@ def finish(session, storage):
     """Return the files of the run after its other rounds."""
     for _ in range(3):
         session.next_round()
-    return read_numbers(folder_of(storage, RUN))
+    return read_numbers(build_folder_path(storage, RUN))
 
 
 def test_an_actor_killed_between_rounds_is_replaced(tmp_path, pool, expected):
@@ -157,16 +157,19 @@ def test_after_too_many_deaths_the_run_fails_and_can_be_continued(
     ):
         session.next_round()
     assert orders.deaths() == 2
-    assert "round 2: the actor died or hung 2 times" in (folder_of(tmp_path, RUN) / "log.txt").read_text()
+    assert (
+        "round 2: the actor died or hung 2 times"
+        in (build_folder_path(tmp_path, RUN) / "log.txt").read_text()
+    )
 
     orders.forget()
-    assert session.open(RUN, Storage.of(tmp_path)) == 1
+    assert session.open(RUN, Storage.from_text(tmp_path)) == 1
     assert finish(session, tmp_path) == expected
 
 
 def test_an_error_in_a_clients_training_names_client_round_and_cause(pool):
     """The clients are sent a model of three entries; the actors live on."""
-    setup, _ = prepare(RUN, NOWHERE)
+    setup, _ = prepare_setup(RUN, NOWHERE)
     pool.prepare(setup)
     before = list_pids(pool)
     tasks = [TrainTask(Order(client, (0,)), 2, evaluate=False) for client in range(6)]

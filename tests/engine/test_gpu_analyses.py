@@ -8,21 +8,28 @@ import torch
 
 from fedgrid.algorithms.clustered.before_training import ladd
 from fedgrid.algorithms.clustered.before_training.class_means import ClassMeans, PrivateMessage
-from fedgrid.algorithms.clustered.before_training.ladd import Styles, style
+from fedgrid.algorithms.clustered.before_training.ladd import Styles, compute_styles
 from fedgrid.algorithms.contract.encoder import EncoderKind
 from fedgrid.algorithms.contract.orders import Message
 from fedgrid.engine.federation.clients.messages import EvaluateTask
-from fedgrid.engine.federation.encoders.encoder import NUM_CLASSES, STATE, Codec, Encoder, model_of, principal
-from fedgrid.engine.federation.inputs import pixels
-from fedgrid.engine.federation.models.flat_vectors import initial_vector
+from fedgrid.engine.federation.encoders.encoder import (
+    NUM_CLASSES,
+    STATE,
+    Codec,
+    Encoder,
+    fit_components,
+    format_model_name,
+)
+from fedgrid.engine.federation.inputs import image_inputs
+from fedgrid.engine.federation.models.flat_vectors import draw_initial_vector
 from fedgrid.engine.federation.models.registry import INPUT, MODELS
 from fedgrid.engine.runtime.run import checkpoint
-from fedgrid.engine.runtime.run.replay import observe
-from fedgrid.engine.runtime.run.served import ServingWorker
+from fedgrid.engine.runtime.run.replay import observe_round
+from fedgrid.engine.runtime.run.served_models import ServingWorker
 from fedgrid.grids.attack.analysis import run_attack
-from fedgrid.grids.attack.settings import ATTACK_KINDS, Attacking
-from fedgrid.grids.explain.compute.explained_run import Explainer, explain_run, mean_colour
-from fedgrid.grids.explain.compute.settings import Explaining
+from fedgrid.grids.attack.settings import ATTACK_KINDS, AttackSettings
+from fedgrid.grids.explain.compute.explained_run import Explainer, compute_mean_colour, explain_run
+from fedgrid.grids.explain.compute.settings import ExplanationSettings
 from tests.helpers import small_runs
 from tests.helpers.gpu_cases import (
     Case,
@@ -44,10 +51,10 @@ MESSAGES: list[Message] = [
     Styles(per_class=False, clip=10.0, noise=0.1),
 ]
 EXPLAININGS = [
-    Explaining(round=1, images=1, steps=3, on="members", baseline="blur"),
-    Explaining(round=1, images=1, steps=3, on="others", baseline="black"),
-    Explaining(round=1, images=1, steps=3, on="server", baseline="mean"),
-    Explaining(round=1, images=1, on="others", as_published=True),
+    ExplanationSettings(round=1, images=1, steps=3, on="members", baseline="blur"),
+    ExplanationSettings(round=1, images=1, steps=3, on="others", baseline="black"),
+    ExplanationSettings(round=1, images=1, steps=3, on="server", baseline="mean"),
+    ExplanationSettings(round=1, images=1, on="others", as_published=True),
 ]
 
 
@@ -65,9 +72,9 @@ def encoder_of(kind, **settings):
     if kind == "pixels":
         arrays = {}
     elif kind == "pca":
-        arrays = principal(PIXELS, 4)
+        arrays = fit_components(PIXELS, 4)
     else:
-        arrays = {STATE: initial_vector(model_of(kind), pixels(*SHAPE), NUM_CLASSES, 0)}
+        arrays = {STATE: draw_initial_vector(format_model_name(kind), image_inputs(*SHAPE), NUM_CLASSES, 0)}
     return Encoder(kind, SHAPE, arrays, **settings)
 
 
@@ -101,7 +108,7 @@ def test_every_encoder_encodes_and_decodes_there(kind, batch_statistics):
     def coded(device):
         codec, images = Codec(encoder, device), torch.tensor(PIXELS).to(device)
         codes = codec.encode_classes(images, (torch.arange(len(PIXELS)) % 3).to(device))
-        return [each.cpu().numpy().tobytes() for each in (codes, codec.decode(codes))]
+        return [each.cpu().numpy().tobytes() for each in (codes, codec.decode_images(codes))]
 
     one, other = on_both(coded)
     assert one == other
@@ -121,12 +128,12 @@ class TestExplanations:
 
         def explained(device):
             worker = ServingWorker(setup, device)
-            module = worker.module(EvaluateTask(0, 0), [start])
+            module = worker.load_module(EvaluateTask(0, 0), [start])
             named = MODELS[model].saliency_layer
             layer = None if named == INPUT else worker.layer_prefix + named
-            colour_C = mean_colour(worker.training_images(0, 0))
+            colour_C = compute_mean_colour(worker.load_training_images(0, 0))
             explainer = Explainer(EXPLAININGS[0], module, layer, 30, seed=0, colour_C=colour_C)
-            return explainer.row(*worker.image(0, 0, 0), np.random.default_rng(0), shown=True)
+            return explainer.explain_image(*worker.load_image(0, 0, 0), np.random.default_rng(0), shown=True)
 
         one, other = on_both(explained)
         assert repr(one) == repr(other)
@@ -137,7 +144,7 @@ class TestExplanations:
         config, folder = run
         one, other = on_both(
             lambda device: explain_run(
-                config, checkpoint.load(folder, 1), small_runs.NOWHERE, settings, device
+                config, checkpoint.load_state(folder, 1), small_runs.NOWHERE, settings, device
             )
         )
         assert one.num_rows
@@ -159,9 +166,9 @@ def run(tmp_path_factory):
 def test_attacks_are_made_on_the_cpu(kind, run):
     """They train clients again for the same bits, on one core; nothing of them is on a device."""
     config, folder = run
-    settings = Attacking(kind=kind, **({"clients": 1, "steps": 2} if kind == "reconstruction" else {}))
+    settings = AttackSettings(kind=kind, **({"clients": 1, "steps": 2} if kind == "reconstruction" else {}))
     with StandIn() as gpu:
-        observed = observe(config, None, checkpoint.load(folder, 1), small_runs.NOWHERE)
+        observed = observe_round(config, None, checkpoint.load_state(folder, 1), small_runs.NOWHERE)
         rows, _ = run_attack(observed, settings, None)
     assert rows
     assert gpu.peak == 0
@@ -173,10 +180,10 @@ def test_styles_by_blocks_have_the_bits_of_all_at_once(shape, layout, monkeypatc
     images = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (23, *shape), np.uint8))
     if layout == "channels last":
         images = images.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
-    whole = style(images, 0.1)
+    whole = compute_styles(images, 0.1)
     for at_a_time in (1, 5, 16):
         monkeypatch.setattr(ladd, "BLOCK", at_a_time * images[0].numel())
-        assert torch.equal(style(images, 0.1), whole)
+        assert torch.equal(compute_styles(images, 0.1), whole)
 
 
 def test_styles_take_the_memory_of_a_block_whatever_the_number_of_images(monkeypatch):
@@ -186,6 +193,6 @@ def test_styles_take_the_memory_of_a_block_whatever_the_number_of_images(monkeyp
         with StandIn() as gpu:
             held = torch.zeros(count, 1, 64, 64, dtype=torch.uint8).to("cuda")
             gpu.forget()
-            found = style(held, 0.1)
+            found = compute_styles(held, 0.1)
             peaks.append(gpu.peak - held.numel() - 2 * 4 * found.numel())
     assert peaks[1] <= peaks[0]

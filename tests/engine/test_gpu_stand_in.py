@@ -217,7 +217,11 @@ class TestReferenceImages:
                 )
                 gpu.forget()
                 before = gpu.live
-                found = worker._infer(build_start(Case(shape=LARGE))) if by != "a rule" else local.predict()
+                found = (
+                    worker._predict_reference(build_start(Case(shape=LARGE)))
+                    if by != "a rule"
+                    else local.predict()
+                )
                 assert found.shape == (count, CLASSES)
             return gpu.peak - before
 
@@ -229,8 +233,8 @@ class TestReferenceImages:
         images = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (300, 8, 8, 1), np.uint8))
         images = images.permute(0, 3, 1, 2)
         module = worker._flat.module
-        whole = evaluation.predict(module, evaluation.to_inputs(images))
-        assert evaluation.predict(module, images).tobytes() == whole.tobytes()
+        whole = evaluation.predict_probabilities(module, evaluation.convert_to_inputs(images))
+        assert evaluation.predict_probabilities(module, images).tobytes() == whole.tobytes()
 
 
 def blank_images(count):
@@ -259,10 +263,12 @@ def test_clients_of_a_new_run_take_the_place_of_those_before_on_the_device():
 
 
 def test_small_images_are_gathered_by_blocks_of_so_many_bytes():
-    assert [list(range(25))[block] for block in batches.blocks(25, 4, batches.BLOCK // 2)] == [
+    assert [list(range(25))[block] for block in batches.divide_into_blocks(25, 4, batches.BLOCK // 2)] == [
         list(range(8)),
         list(range(8, 16)),
         list(range(16, 24)),
         [24],
     ]
-    assert [block.start for block in batches.blocks(25, 4, 2 * batches.BLOCK)] == list(range(0, 25, 4))
+    assert [block.start for block in batches.divide_into_blocks(25, 4, 2 * batches.BLOCK)] == list(
+        range(0, 25, 4)
+    )

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from fedgrid.algorithms.contract.orders import Order
-from fedgrid.algorithms.registry import create
-from fedgrid.engine.federation.before_training.setup import setup_of
+from fedgrid.algorithms.registry import create_algorithm
+from fedgrid.engine.federation.before_training.setup import build_setup
 from fedgrid.engine.federation.clients.messages import TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.inputs import Inputs
-from fedgrid.engine.federation.models.flat_vectors import initial_vector
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data.datasets import find, load
+from fedgrid.engine.federation.models.flat_vectors import draw_initial_vector
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.data.datasets import find_dataset, load_dataset
 
 ROWS, CLASSES = 120, 3
 
@@ -45,7 +45,7 @@ def configure(tmp_path):
         path = tmp_path / f"{kind}.npz"
         np.savez(path, **{**arrays(kind), **(changes or {})})
         base = {"dataset": f"npz:{path}", "split": "iid", "clients": 3, "algorithm": "fedavg"}
-        return complete({**base, **other}, tmp_path)
+        return complete_config({**base, **other}, tmp_path)
 
     return configured
 
@@ -56,8 +56,10 @@ MODELS = {"rows": "mlp", "series": "cnn-1d", "tokens": "lstm"}
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_run_has_a_model_of_its_own_kind_and_learns(configure, tmp_path, kind):
     config = configure(kind)
-    setup, _ = setup_of(config, create("fedavg", {}), load(config.dataset, tmp_path), CLASSES)
-    model = initial_vector(setup.model, setup.inputs, CLASSES, setup.seed)
+    setup, _ = build_setup(
+        config, create_algorithm("fedavg", {}), load_dataset(config.dataset, tmp_path), CLASSES
+    )
+    model = draw_initial_vector(setup.model, setup.inputs, CLASSES, setup.seed)
     worker = ClientWorker(setup, "cpu")
     losses = []
     for round_index in range(6):
@@ -70,7 +72,9 @@ def test_a_run_has_a_model_of_its_own_kind_and_learns(configure, tmp_path, kind)
 
 def test_numbers_are_standardised_by_the_rows_that_clients_train_on(configure, tmp_path):
     config = configure("rows")
-    setup, _ = setup_of(config, create("fedavg", {}), load(config.dataset, tmp_path), CLASSES)
+    setup, _ = build_setup(
+        config, create_algorithm("fedavg", {}), load_dataset(config.dataset, tmp_path), CLASSES
+    )
     rows = np.concatenate([client.train.images for client in setup.clients])
     assert setup.normalised_by is not None
     assert np.allclose(setup.normalised_by.means, rows.mean(axis=0, dtype=float))
@@ -78,7 +82,7 @@ def test_numbers_are_standardised_by_the_rows_that_clients_train_on(configure, t
 
 
 def test_the_type_of_an_array_says_what_it_holds(configure, tmp_path):
-    kinds = {kind: find(configure(kind).dataset, tmp_path).inputs for kind in (*MODELS, "images")}
+    kinds = {kind: find_dataset(configure(kind).dataset, tmp_path).inputs for kind in (*MODELS, "images")}
     assert kinds == {
         "rows": Inputs("numbers", (4,)),
         "series": Inputs("numbers", (1, 16)),

@@ -6,11 +6,11 @@ import pytest
 from safetensors.numpy import load_file
 
 from fedgrid.engine.federation.errors import ConfigError, DataError
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data.datasets import load
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.data.datasets import load_dataset
+from fedgrid.engine.runtime.run.prepare import prepare_setup
 from fedgrid.tracking.records import read_records
-from fedgrid.tracking.scoring.scores import curves, score_run
+from fedgrid.tracking.scoring.scores import compute_curves, score_run
 from tests.helpers.command_line import fedgrid, strict_json
 from tests.helpers.small_runs import play
 
@@ -37,9 +37,11 @@ def test_a_linear_model_becomes_that_of_least_squares(table, tmp_path):
     """Clients of equal size, one epoch of one batch: rounds are steps of gradient descent."""
     settings = {"rounds": 20, "local_epochs": 1, "batch_size": 64, "learning_rate": 0.3}
     values = {"dataset": f"csv:{table}#target=z,drop=y,drop=group", "split": "iid", "clients": 6}
-    config = complete({**values, "algorithm": "fedavg", "model": "linear", "training": settings}, tmp_path)
+    config = complete_config(
+        {**values, "algorithm": "fedavg", "model": "linear", "training": settings}, tmp_path
+    )
     folder = play(config, tmp_path, cache=None)
-    setup, _ = prepare(config, tmp_path)
+    setup, _ = prepare_setup(config, tmp_path)
     trained = [client.train for client in setup.clients]
     assert {len(train) for train in trained} == {22}
     inputs, targets = (
@@ -65,7 +67,7 @@ def test_a_linear_model_becomes_that_of_least_squares(table, tmp_path):
     )
     rows = np.column_stack([(rows - by.means) / by.deviations, np.ones(len(rows))])
     pooled = 1 - ((numbers - rows @ expected) ** 2).mean() / numbers.var()
-    found = curves(read_records(folder))["personalised_r2_pooled"][-1]
+    found = compute_curves(read_records(folder))["personalised_r2_pooled"][-1]
     assert found == pytest.approx(pooled, abs=1e-4)
     assert score_run(folder)["personalised_r2_pooled"] == found
 
@@ -107,7 +109,7 @@ def test_what_needs_classes_refuses_numbers_in_one_line(table, tmp_path, changes
     with pytest.raises(
         ConfigError, match=rf"^{what} needs classes; csv:t.csv#target=y@\w+ has numbers to predict$"
     ):
-        complete({"dataset": f"csv:{table}#target=y", **changes}, tmp_path)
+        complete_config({"dataset": f"csv:{table}#target=y", **changes}, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -128,4 +130,4 @@ def test_what_needs_classes_refuses_numbers_in_one_line(table, tmp_path, changes
 def test_tables_without_such_numbers_are_refused(tmp_path, rows, mark, said):
     (tmp_path / "t.csv").write_text("\n".join(["x,y", *rows]))
     with pytest.raises((ConfigError, DataError), match=said):
-        load(f"csv:{tmp_path}/t.csv{mark}", tmp_path)
+        load_dataset(f"csv:{tmp_path}/t.csv{mark}", tmp_path)

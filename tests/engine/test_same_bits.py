@@ -13,11 +13,11 @@ from safetensors.numpy import load
 
 from fedgrid.engine.runtime.clients import ray_pool
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.plugins.plugin import digest_of
+from fedgrid.engine.runtime.plugins.plugin import digest_code
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from tests.engine.federation.clients.test_worker import comparable, initial, setup, task
@@ -36,7 +36,7 @@ def config(algorithm, training=None, **given):
     training = {"rounds": ROUNDS, **(training or {})}
     values = {"algorithm": algorithm, "clients": CLIENTS, "training": training, **given}
     values = {"split": {"draws": 120, "server_images": 60}, **values}
-    return complete(values, NOWHERE)
+    return complete_config(values, NOWHERE)
 
 
 CHANGING = "clients that come and go, attack and move, in flipped groups, in bfloat16"
@@ -89,11 +89,11 @@ def finish(run, storage, *pools, cache=None):
     """Run one round in each of `pools` in turn, the rest in the last one, each time from the folder alone."""
     for number, pool in enumerate(pools, start=1):
         session = Session(pool, NOWHERE, threads=number, cache=cache)
-        done = session.open(run, Storage.of(storage))
+        done = session.open(run, Storage.from_text(storage))
         until = run.training.rounds if number == len(pools) else number
         for _ in range(done, until):
             session.next_round()
-    return read_numbers(folder_of(storage, run))
+    return read_numbers(build_folder_path(storage, run))
 
 
 @pytest.fixture(scope="module", params=RUNS)
@@ -133,7 +133,7 @@ def test_run_whose_replies_are_an_object_an_update_gives_the_same_bytes(
     run, tmp_path, expected, actors, monkeypatch
 ):
     """Not one an actor."""
-    monkeypatch.setattr(ray_pool, "SMALL", 0)
+    monkeypatch.setattr(ray_pool, "SMALL_MODEL_BYTES", 0)
     assert finish(run, tmp_path, actors) == expected
 
 
@@ -149,7 +149,7 @@ def test_run_with_cache_hits_until_it_deviates_gives_the_same_bytes(run, tmp_pat
     settings = {name: plain[name] for name in ("name", "server_optimizer", "server_momentum")}
     finish(config(settings, run.training.model_dump()), tmp_path, InProcessPool(), cache=CacheOptions())
     assert finish(run, tmp_path, first(actors, 3), cache=CacheOptions()) == expected
-    timings = pq.read_table(folder_of(tmp_path, run) / "timings.parquet")
+    timings = pq.read_table(build_folder_path(tmp_path, run) / "timings.parquet")
     trained = timings["trained_clients"].to_pylist()
     assert trained[0] == 0
     assert trained[-1] == CLIENTS
@@ -180,9 +180,9 @@ def test_clusters_before_training_are_the_same_in_actors(actors, tmp_path):
 def dropout(tmp_path):
     """Let this process know a model that draws random numbers as it trains."""
     (tmp_path / "own.py").write_text(DROPOUT)
-    active.use([tmp_path / "own.py"])
+    active.use_plugins([tmp_path / "own.py"])
     yield "dropout-function"
-    active.use()
+    active.use_plugins()
 
 
 def test_model_that_draws_as_it_trains_gives_the_same_bytes_in_any_place(actors, tmp_path, dropout):
@@ -204,9 +204,9 @@ def test_model_that_draws_as_it_trains_gives_the_same_bytes_in_any_place(actors,
 @pytest.fixture
 def zoo():
     file = Path(module_zoo.__file__)
-    active.use([file])
-    yield digest_of(file.read_bytes())
-    active.use()
+    active.use_plugins([file])
+    yield digest_code(file.read_bytes())
+    active.use_plugins()
 
 
 def test_modules_of_many_kinds_train_to_the_same_bytes_in_one_actor_and_in_three(actors, zoo):

@@ -9,14 +9,14 @@ from fedgrid.engine.federation.clients import workspace
 from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data.datasets import digest_of, find, load
-from fedgrid.engine.runtime.run.prepare import prepare
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.data.datasets import digest_pair, find_dataset, load_dataset
+from fedgrid.engine.runtime.run.prepare import prepare_setup
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
-from fedgrid.grids.planning.images import expected_images
+from fedgrid.grids.planning.images import estimate_images
 from fedgrid.tracking.records import read_records
 from tests.helpers.small_grid import NOWHERE
 from tests.helpers.small_runs import digits_of_two_writers
@@ -49,7 +49,7 @@ def written_by_two(tmp_path):
 
 def config(dataset, kind, **split):
     given = {"dataset": dataset, "clients": CLIENTS, "algorithm": "fedavg", "model": "digitnet"}
-    return complete(
+    return complete_config(
         {**given, "training": {"rounds": 1, "local_epochs": 1}, "split": {"kind": kind, **split}}, NOWHERE
     )
 
@@ -57,7 +57,10 @@ def config(dataset, kind, **split):
 def written_to(folder):
     """Write a file by which clients hold every eighth of digits' images, and return its path."""
     rows = [f"{client},{NAMES[group]}" for client, group in enumerate(TRUTH["file"])]
-    lines = ["client,group", *(rows[image % CLIENTS] for image in range(find("digits", NOWHERE).pool_size))]
+    lines = [
+        "client,group",
+        *(rows[image % CLIENTS] for image in range(find_dataset("digits", NOWHERE).pool_size)),
+    ]
     (folder / "mine.csv").write_text("\n".join(lines))
     return folder / "mine.csv"
 
@@ -74,16 +77,16 @@ def written_to(folder):
 def test_run_records_its_hidden_groups_and_the_sizes_of_its_sets(kind, tested_on, tmp_path):
     dataset = digits_of_two_writers(tmp_path) if kind == "natural" else "digits"
     options = {"path": str(written_to(tmp_path))} if kind == "file" else {}
-    run, storage = config(dataset, kind, tested_on=tested_on, **options), Storage.of(tmp_path / "runs")
+    run, storage = config(dataset, kind, tested_on=tested_on, **options), Storage.from_text(tmp_path / "runs")
     for _ in run_to_end(Session(InProcessPool(), NOWHERE), run, storage, lambda: False):
         pass
-    folder = folder_of(storage.root, run)
+    folder = build_folder_path(storage.root, run)
     rows = pq.read_table(folder / "clients.parquet").to_pydict()
     assert rows["true_cluster"] == TRUTH[kind]
     names = NAMES if kind in ("natural", "file") else {}
     assert read_records(folder).group_names == names
     assert rows.get("group", []) == [names[group] for group in rows["true_cluster"] if names]
-    setup, _ = prepare(run, NOWHERE)
+    setup, _ = prepare_setup(run, NOWHERE)
     assert rows["train_images"] == [len(client.train) for client in setup.clients]
     assert rows["test_images"] == [len(client.test) for client in setup.clients]
     assert all(score is not None for score in rows["personalised_accuracy"])
@@ -96,11 +99,13 @@ def test_every_kind_is_run():
 
 def test_clients_with_the_same_official_tests_hold_them_once(monkeypatch):
     """Two of eight clients in each of four groups, all with every class: four test sets, also on a device."""
-    setup, _ = prepare(config("digits", "rotated", tested_on="official"), NOWHERE)
+    setup, _ = prepare_setup(config("digits", "rotated", tested_on="official"), NOWHERE)
     assert len({id(client.test) for client in setup.clients}) == 4
     assert all(setup.clients[k].test is setup.clients[k + 4].test for k in range(4))
-    put, of = [], workspace.DeviceSet.of
-    monkeypatch.setattr(workspace.DeviceSet, "of", lambda held, device: put.append(held) or of(held, device))
+    put, of = [], workspace.DeviceSet.from_images
+    monkeypatch.setattr(
+        workspace.DeviceSet, "from_images", lambda held, device: put.append(held) or of(held, device)
+    )
     there = pickle.loads(pickle.dumps(setup))
     workspace.Holdings(there, "meta")
     assert [len(held) for held in put].count(355) == 4
@@ -108,29 +113,29 @@ def test_clients_with_the_same_official_tests_hold_them_once(monkeypatch):
 
 def test_searches_never_touch_official_tests():
     """Clients are scored on a part of their training images, as with tests of their own."""
-    setup, _ = prepare(
+    setup, _ = prepare_setup(
         config("digits", "rotated", tested_on="official", scored_on="validation", num_clusters=1), NOWHERE
     )
-    pool, _ = load("digits", NOWHERE)
+    pool, _ = load_dataset("digits", NOWHERE)
     in_pool = {image.tobytes() for image in pool.images}
     assert all(image.tobytes() in in_pool for client in setup.clients for image in client.test.images)
     assert sum(len(client.train) + len(client.test) for client in setup.clients) == len(pool)
 
 
 def test_groups_are_part_of_a_data_sets_identity(written_by_two):
-    pool, server = load(written_by_two, NOWHERE)
+    pool, server = load_dataset(written_by_two, NOWHERE)
     others = type(pool)(pool.images, pool.labels, 1 - pool.groups)
     plain = pool.without_groups(), server.without_groups()
-    assert len({digest_of((pool, server)), digest_of((others, server)), digest_of(plain)}) == 3
-    assert digest_of(plain) == digest_of(load("digits", NOWHERE)), "as before there were groups"
+    assert len({digest_pair((pool, server)), digest_pair((others, server)), digest_pair(plain)}) == 3
+    assert digest_pair(plain) == digest_pair(load_dataset("digits", NOWHERE)), "as before there were groups"
 
 
 @pytest.mark.parametrize("tested_on", ["own", "official"])
 @pytest.mark.parametrize("kind", ["label-skew", "rotated", "continuum", "natural"])
 def test_dry_runs_expect_as_many_images_as_there_are(kind, tested_on, written_by_two):
     run = config(written_by_two if kind == "natural" else "digits", kind, tested_on=tested_on)
-    setup, _ = prepare(run, NOWHERE)
-    images = expected_images(run, find(run.dataset, NOWHERE))
+    setup, _ = prepare_setup(run, NOWHERE)
+    images = estimate_images(run, find_dataset(run.dataset, NOWHERE))
     assert images.train == pytest.approx(sum(len(client.train) for client in setup.clients), rel=0.1)
     # Of an npz file the number of test images is not known before it is read: a fifth of the pool is assumed.
     assert images.test == pytest.approx(sum(len(client.test) for client in setup.clients), rel=0.25)

@@ -10,11 +10,11 @@ from zipfile import ZipFile
 import pyarrow as pa
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.storage.format import unseal
+from fedgrid.engine.runtime.storage.format import unseal_file
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.bundles.layout import MANIFEST, STORAGE, list_files, pack
+from fedgrid.grids.bundles.layout import MANIFEST, STORAGE, list_files, write_zip
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
-from fedgrid.sealed_json import seal
+from fedgrid.sealed_json import seal_values
 from tests.helpers.command_line import fedgrid
 from tests.helpers.manifests import edit_table
 from tests.helpers.plugin_files import ALGORITHM
@@ -69,10 +69,10 @@ def edit_bundle(bundle: Path, target: Path, *, listed: bool = True) -> Iterator[
             archive.extractall(folder)
         yield folder
         if listed:
-            values = unseal(folder / MANIFEST)
+            values = unseal_file(folder / MANIFEST)
             (folder / MANIFEST).unlink()
-            (folder / MANIFEST).write_text(seal({**values, "files": list_files(folder)}))
-        pack(folder, target)
+            (folder / MANIFEST).write_text(seal_values({**values, "files": list_files(folder)}))
+        write_zip(folder, target)
 
 
 def find_run(folder: Path, dataset: str, algorithm: str, seed: int) -> tuple[RunConfig, Path]:
@@ -84,8 +84,8 @@ def find_run(folder: Path, dataset: str, algorithm: str, seed: int) -> tuple[Run
         algorithm: name of its algorithm.
         seed: its seed.
     """
-    storage = Storage.of(folder / STORAGE)
-    for run in GridFolder(storage, list_grids(storage)[0]).runs():
+    storage = Storage.from_text(folder / STORAGE)
+    for run in GridFolder(storage, list_grids(storage)[0]).read_runs():
         if (run.short_dataset, run.algorithm.name, run.seed) == (dataset, algorithm, seed):
             return run, next(storage.root.glob(f"*-{run.run_id}"))
     raise LookupError(f"no run of {dataset}, {algorithm}, seed {seed}")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedgrid.engine.runtime.round_cache.files import CacheEntry, CacheOptions, RoundCache, kept
+from fedgrid.engine.runtime.round_cache.files import CacheEntry, CacheOptions, RoundCache, list_entries
 
 STATE, STATISTIC = "000001-abc-mean-all", "000001-abc-reports"
 
@@ -17,9 +17,9 @@ def store_rounds(storage, *runs):
 
 def list_prefixes_with_states(storage):
     """List the shared prefixes that still have a state."""
-    return {entry.shared_prefix for entry in kept(storage) if entry.is_state}
+    return {entry.shared_prefix for entry in list_entries(storage) if entry.is_state}
 
 
 def list_prefixes_with_statistics(storage):
     """List the shared prefixes that still have a statistic."""
-    return {entry.shared_prefix for entry in kept(storage) if not entry.is_state}
+    return {entry.shared_prefix for entry in list_entries(storage) if not entry.is_state}

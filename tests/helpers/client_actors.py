@@ -17,7 +17,7 @@ CPUS = 0.1
 def start_client_actors(num_actors: int) -> Iterator[RayPool]:
     """Reserve a placement group and yield a pool of `num_actors` actors in it."""
     placement = Placement(num_actors, CPUS, 0.0)
-    group = ray.util.placement_group(placement.bundles(), strategy="PACK")
+    group = ray.util.placement_group(placement.build_bundles(), strategy="PACK")
     ray.get(group.ready())
     try:
         yield RayPool(group, placement)

@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 import typer
 
-from fedgrid.grids.trackers.mlflow.own_store import make_empty
+from fedgrid.grids.trackers.mlflow.own_store import build_empty_store
 from tests.helpers.processes import list_processes, select_kind, wait_until_ended
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _empty_store() -> bytes:
 def _load_store(folder: Path) -> bytes:
     store = folder / "mlflow.db"
     if not store.exists():
-        make_empty(store)
+        build_empty_store(store)
     return store.read_bytes()
 
 

@@ -4,7 +4,7 @@ from functools import partial
 
 from matplotlib.figure import Figure
 
-from fedgrid.tracking.report.page import Choice, Page, PageSection, Plate
+from fedgrid.tracking.report.page import CaptionedFigure, Choice, Page, PageSection
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table
 
 ALGORITHMS = ("fedavg", "sattler", "briggs", "ocfl-kmeans", "ocfl-affinity", "ocfl-meanshift", "ocfl-hdbscan")
@@ -27,10 +27,10 @@ def draw_curve(slope: float, width: float = 5.2) -> Figure:
     return figure
 
 
-def make_plate(name: str, slope: float = 1.0, width: float = 5.2) -> Plate:
+def make_plate(name: str, slope: float = 1.0, width: float = 5.2) -> CaptionedFigure:
     """Make a figure of one line."""
     caption = f"A line of slope {slope} by round, once; the band is the standard deviation over splits."
-    return Plate(name, f"A line: {name}", caption, partial(draw_curve, slope, width))
+    return CaptionedFigure(name, f"A line: {name}", caption, partial(draw_curve, slope, width))
 
 
 def make_wide_table(name: str, *, digits: int = 2) -> Table:

@@ -2,18 +2,18 @@
 
 from functools import cache
 
-from fedgrid.algorithms.registry import row_in_papers
-from fedgrid.tracking.explained.scores import Explained
+from fedgrid.algorithms.registry import find_paper_row
+from fedgrid.tracking.explained.scores import ExplanationMeans
 from fedgrid.tracking.papers.ocfl import numbers
 from tests.helpers.studies import IDS
 
 
 @cache
-def load_published() -> tuple[Explained, ...]:
+def load_published() -> tuple[ExplanationMeans, ...]:
     """Load the published scores of runs, as if each run had one model."""
     return tuple(
-        Explained(scenario, IDS[algorithm], algorithm, on, *scores)
-        for (scenario, algorithm, on), scores in numbers.explanations().items()
+        ExplanationMeans(scenario, IDS[algorithm], algorithm, on, *scores)
+        for (scenario, algorithm, on), scores in numbers.read_explanations().items()
     )
 
 
@@ -25,7 +25,7 @@ def make_explained(
     on: str = "members",
     dataset: str = "mnist",
     split: str = "overlapping-balanced",
-) -> Explained:
+) -> ExplanationMeans:
     """Make the scores of one run's explanations.
 
     Args:
@@ -38,4 +38,4 @@ def make_explained(
     """
     scenario = (dataset, 15, split)
     method = IDS.get(algorithm, algorithm)
-    return Explained(scenario, method, row_in_papers(method), on, insertion, deletion)
+    return ExplanationMeans(scenario, method, find_paper_row(method), on, insertion, deletion)

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.grids.results.outcome import RUN_ID, SCORES
-from fedgrid.sealed_json import seal
+from fedgrid.sealed_json import seal_values
 from fedgrid.tracking.scoring.scores import score_run
 from tests.helpers.manifests import list_files
 
@@ -15,10 +15,10 @@ def mark_finished(storage: Path, config: RunConfig, scores: dict[str, float] | N
 
     Without `scores` they are those of its records, if it has any.
     """
-    folder = folder_of(storage, config)
+    folder = build_folder_path(storage, config)
     folder.mkdir(parents=True, exist_ok=True)
     if scores is None:
         scores = score_run(folder) if (folder / "rounds.parquet").exists() else {}
-    (folder / SCORES).write_text(seal({RUN_ID: config.run_id, **scores}))
+    (folder / SCORES).write_text(seal_values({RUN_ID: config.run_id, **scores}))
     list_files(folder, rounds=config.training.rounds, rounds_done=config.training.rounds, is_finished=True)
     return folder

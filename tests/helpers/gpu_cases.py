@@ -23,8 +23,8 @@ from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask,
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ChannelStatistics, ImageSet
 from fedgrid.engine.federation.encoders.encoder import Reconstruction
-from fedgrid.engine.federation.inputs import Inputs, pixels, random_examples
-from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
+from fedgrid.engine.federation.inputs import Inputs, draw_examples, image_inputs
+from fedgrid.engine.federation.models.flat_vectors import build_blank, draw_initial_vector, read_layout
 from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS, ModelEntry
 from fedgrid.engine.federation.training.settings import LocalTraining
 from tests.helpers.gpu_stand_in import StandIn
@@ -123,7 +123,7 @@ def run_case(device: str, case: Case) -> dict[str, bytes]:
     choose_on = case.choose_on or "train"
     payload = {}
     if VARIATE in case.rule.remembers:
-        width = layout_of(blank(case.model, choose_inputs(case), CLASSES)).num_parameters
+        width = read_layout(build_blank(case.model, choose_inputs(case), CLASSES)).num_parameters
         payload = {VARIATE: np.full(width, 1e-4, np.float32)}
     models = [start, start * np.float32(0.9)] if len(candidates) > 1 else [start]
     memories: dict[int, Mapping[str, NDArray[Any]]] = {}
@@ -179,7 +179,7 @@ def build_setup(case: Case) -> Setup:
     num_classes = 1 if case.model in AUTOENCODERS else CLASSES
 
     def make_images(count: int) -> ImageSet:
-        images = random_examples(inputs, count, rng)
+        images = draw_examples(inputs, count, rng)
         return ImageSet(images, rng.integers(0, num_classes, count), vocabulary=inputs.vocabulary)
 
     is_normalised = case.settings.normalise == "dataset"
@@ -202,16 +202,16 @@ def build_setup(case: Case) -> Setup:
 def build_start(case: Case) -> NDArray[np.float32]:
     """Build the initial model of a case."""
     num_classes = 1 if case.model in AUTOENCODERS else CLASSES
-    return initial_vector(case.model, choose_inputs(case), num_classes, 0)
+    return draw_initial_vector(case.model, choose_inputs(case), num_classes, 0)
 
 
 def choose_inputs(case: Case) -> Inputs:
     """Choose what an example is: a small image where the model takes one."""
     entry = MODELS.get(case.model) or AUTOENCODERS[case.model]
     side = max(8, entry.minimum_side)
-    small = {"pixels": pixels(1, side, side), "numbers": Inputs("numbers", (1, 9))}
+    small = {"pixels": image_inputs(1, side, side), "numbers": Inputs("numbers", (1, 9))}
     first = next((small[kind] for kind in small if kind in entry.takes), Inputs("tokens", (6,), 9))
-    return pixels(*case.shape) if case.shape else first
+    return image_inputs(*case.shape) if case.shape else first
 
 
 def find_subclasses(kind: type) -> set[type]:

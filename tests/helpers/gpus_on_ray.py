@@ -22,7 +22,7 @@ from ray._private.node import Node
 from ray.cluster_utils import Cluster
 
 from fedgrid.engine.runtime.clients.placement import Placement
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Context, Job
 from fedgrid.grids.analyses.execute import JobEnd, run_on_ray
@@ -91,7 +91,7 @@ def assume_memory(number: int) -> float:
 
 def list_job_gpus() -> dict[str, Any]:
     """List, by process, the GPUs on which it has done jobs."""
-    run = complete({"algorithm": "fedavg"}, Path("nowhere"))
+    run = complete_config({"algorithm": "fedavg"}, Path("nowhere"))
     jobs = [Job(run, None, f"where-{number}", 1) for number in range(JOBS)]
     ended: list[JobEnd] = []
     with TemporaryDirectory(prefix="gpus-on-ray-") as folder:
@@ -111,10 +111,12 @@ def main() -> None:
     """Print the results of all checks."""
     results: dict[str, Any] = {}
     with start_cluster():
-        with reserve_bundles([{"CPU": 1}] * 2), patch.object(nodes, "smallest_gpu", assume_memory):
-            results["memory of GPUs"] = sorted((node.gpus, node.gpu_memory) for node in nodes.cluster_nodes())
-        nodes._gpu_memory.cache_clear()
-        with reserve_bundles(Placement(1, 0.5, 0.25, 1e9).bundles()) as taken:
+        with reserve_bundles([{"CPU": 1}] * 2), patch.object(nodes, "find_smallest_gpu", assume_memory):
+            results["memory of GPUs"] = sorted(
+                (node.gpus, node.gpu_memory) for node in nodes.read_cluster_nodes()
+            )
+        nodes._read_gpu_memory.cache_clear()
+        with reserve_bundles(Placement(1, 0.5, 0.25, 1e9).build_bundles()) as taken:
             results["a client actor reserves"] = taken
         results["jobs"] = list_job_gpus()
     print(json.dumps(results))

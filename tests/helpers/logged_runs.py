@@ -11,12 +11,12 @@ from typing import Any
 from mlflow.tracking import MlflowClient
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.following.session import TrackerSession
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
-from fedgrid.grids.trackers.names import run_name
+from fedgrid.grids.trackers.names import format_run_name
 from fedgrid.grids.trackers.tracker import TrackedGrid, Tracker
 from tests.helpers.manifests import list_files
 from tests.helpers.run_records import write_records, write_timings
@@ -29,7 +29,7 @@ LABELS = [[0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 1], [0, 0, 1, 1]]
 def build_config(seed: int) -> RunConfig:
     """Build a run of four clients and four rounds."""
     given = {"clients": 4, "training": {"rounds": ROUNDS}, "algorithm": "fedavg", "seed": seed}
-    return complete(given, Path("unused"))
+    return complete_config(given, Path("unused"))
 
 
 def new_session(storage: Path, tracker: type[Tracker] = MlflowTracker, **grid: Any) -> TrackerSession:
@@ -42,7 +42,7 @@ STARTED_MS = 1_700_000_000_000
 
 def write_run(storage: Path, config: RunConfig, rounds: int) -> None:
     """Write the run's records as after `rounds` rounds of half a second."""
-    folder = folder_of(storage, config)
+    folder = build_folder_path(storage, config)
     write_records(folder, LABELS[:rounds], TRUTH, temperature_R=[0.4, 0.3, 0.2, 0.1])
     (folder / "config.json").write_text("{}\n")
     if rounds == ROUNDS:
@@ -83,11 +83,11 @@ class Store:
 
     def status(self, config: RunConfig) -> str:
         """The run's status."""
-        return str(self.runs[run_name(config)].info.status)
+        return str(self.runs[format_run_name(config)].info.status)
 
     def steps(self, config: RunConfig, metric: str = "clustering/temperature") -> list[int]:
         """The rounds of a metric, as often as they are there."""
-        run_id = self.runs[run_name(config)].info.run_id
+        run_id = self.runs[format_run_name(config)].info.run_id
         return sorted(point.step for point in self.client.get_metric_history(run_id, metric))
 
     def artifacts(self, name: str, folder: str | None = None) -> set[str]:

@@ -9,16 +9,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedgrid.manifest import (
-    BEFORE,
     CONFIG,
     MANIFEST,
+    PREVIOUS_MANIFEST,
     SEGMENT,
     FileEntry,
     Manifest,
-    is_of_rounds,
+    is_round_file,
     read_manifest,
 )
-from fedgrid.parquet_files import run_id_of
+from fedgrid.parquet_files import parse_run_id
 
 
 def list_files(folder: Path, **changes: Any) -> Manifest:
@@ -27,11 +27,11 @@ def list_files(folder: Path, **changes: Any) -> Manifest:
     A run without a manifest has as many rounds as its table of rounds.
     """
     path = folder / MANIFEST
-    before = Manifest.of_text(path.read_text()) if path.exists() else None
-    names = [each.name for each in folder.iterdir() if each.name == CONFIG or is_of_rounds(each.name)]
+    before = Manifest.from_text(path.read_text()) if path.exists() else None
+    names = [each.name for each in folder.iterdir() if each.name == CONFIG or is_round_file(each.name)]
     if before is not None and any(map(SEGMENT.fullmatch, before.files)):
         names = [name for name in before.files if (folder / name).exists()]
-    files = {name: FileEntry.of((folder / name).read_bytes()) for name in sorted(names)}
+    files = {name: FileEntry.from_bytes((folder / name).read_bytes()) for name in sorted(names)}
     if before is not None:
         manifest = replace(before, **changes)
         state_files = {name for names in manifest.states.values() for name in names}
@@ -40,10 +40,10 @@ def list_files(folder: Path, **changes: Any) -> Manifest:
     else:
         rounds = pq.read_metadata(folder / "rounds.parquet").num_rows if "rounds.parquet" in files else 0
         fields = {"rounds": rounds, "rounds_done": rounds, **changes}
-        manifest = Manifest(run_id_of(folder), files=files, **fields)
-    for name in (MANIFEST, BEFORE):
+        manifest = Manifest(parse_run_id(folder), files=files, **fields)
+    for name in (MANIFEST, PREVIOUS_MANIFEST):
         if name == MANIFEST or (folder / name).exists():
-            (folder / name).write_text(manifest.text())
+            (folder / name).write_text(manifest.to_text())
     return manifest
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.dealing import split as splits
-from fedgrid.engine.federation.partition.scenarios import scenario_of
+from fedgrid.engine.federation.partition.scenarios import build_scenario
 from fedgrid.engine.federation.partition.settings import Split
 
 
@@ -43,7 +43,7 @@ def deal_labels(labels, kind, clients, *, dataset="digits", seed=0, of_pool=None
         options: further keys of the split.
     """
     pool = ImageSet(np.empty((0, 1, 8, 8), np.uint8), labels, **(of_pool or {}))
-    scenario = scenario_of(dataset, kind, clients)
+    scenario = build_scenario(dataset, kind, clients)
     split = Split(kind=kind, **options)
     return list_held(splits.split_pool(pool, int(labels.max()) + 1, scenario, split, seed))
 

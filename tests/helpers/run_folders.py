@@ -9,23 +9,25 @@ from fedgrid.algorithms.contract.base import State
 from fedgrid.engine.federation.record_names import SCORES, TESTS
 from fedgrid.engine.federation.round.record import RoundRecord
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.federation.training.confusion import Counts, scores
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.federation.training.confusion import Counts, compute_scores
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.manifest import read_manifest
-from fedgrid.record_columns import schemas
+from fedgrid.record_columns import build_schemas
 
 NUM_CLIENTS, ROUNDS = 3, 4
 TABLES = ("rounds.parquet", "clients.parquet", "timings.parquet")
 
 
 def config(**given):
-    return complete({"clients": NUM_CLIENTS, "training": {"rounds": ROUNDS}, **given}, Path("no-data-needed"))
+    return complete_config(
+        {"clients": NUM_CLIENTS, "training": {"rounds": ROUNDS}, **given}, Path("no-data-needed")
+    )
 
 
 def run_folder(root, **given):
-    return RunFolder(Storage.of(root), config(**given))
+    return RunFolder(Storage.from_text(root), config(**given))
 
 
 def open_folder(root, rounds=ROUNDS):
@@ -44,10 +46,10 @@ def record(number):
     Odd rounds have no evaluation and no norms; client 2's update is not finite.
     """
     tested = number % 2 == 0
-    [result] = scores([Counts(np.array([[number, 1], [0, 0]]), 1 / 3)])
+    [result] = compute_scores([Counts(np.array([[number, 1], [0, 0]]), 1 / 3)])
     return RoundRecord(
         round={
-            **dict.fromkeys(schemas()["rounds"].names),
+            **dict.fromkeys(build_schemas()["rounds"].names),
             "round": number,
             "temperature": 1 / (number + 1),
             "clusters": 2,
@@ -60,7 +62,7 @@ def record(number):
         },
         clients=[
             {
-                **dict.fromkeys(schemas()["clients"].names),
+                **dict.fromkeys(build_schemas()["clients"].names),
                 "round": number,
                 "client": client,
                 "cluster": client % 2,
@@ -121,7 +123,7 @@ def strip_checksum(name):
 
 def find_records(path):
     """Find the newest file of each table."""
-    return {table: path / read_manifest(path).segments(table)[-1] for table in schemas()}
+    return {table: path / read_manifest(path).list_segments(table)[-1] for table in build_schemas()}
 
 
 def list_damaged(path):

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedgrid.engine.federation.record_names import SCORES, TESTS
-from fedgrid.record_columns import schemas
+from fedgrid.record_columns import build_schemas
 from tests.helpers.manifests import list_files
 
 WHOLE = ("round", "client", "cluster", "true_cluster")
@@ -88,6 +88,6 @@ def write_records(
 def write_timings(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write `timings.parquet` with the columns that the first row has, rounds from 1 on, and list it."""
     rows = [{"round": number, **row} for number, row in enumerate(rows, start=1)]
-    schema = pa.schema([field for field in schemas()["timings"] if field.name in rows[0]])
+    schema = pa.schema([field for field in build_schemas()["timings"] if field.name in rows[0]])
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / "timings.parquet")
     list_files(folder)

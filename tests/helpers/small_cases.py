@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedgrid.algorithms.clustering.latecomers import splits
+from fedgrid.algorithms.clustering.latecomers import read_past_splits
 from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, State
 from fedgrid.algorithms.contract.orders import PREDICTIONS, Order, Presence
-from fedgrid.algorithms.updates.source import InMemory, Layout
+from fedgrid.algorithms.updates.source import InMemorySource, Layout
 from fedgrid.algorithms.updates.updates import Updates
 
 Vectors = Mapping[int, ArrayLike]
@@ -155,7 +155,7 @@ def build_replies(
             local = (state.models[chosen[client]] + arrays[client])[:width]
             outputs.setdefault(PREDICTIONS, {})[client] = predict_images(local)
     return Updates(
-        InMemory(arrays, outputs),
+        InMemorySource(arrays, outputs),
         build_layout(width, num_buffers),
         similarity_over=algorithm.settings.similarity_over,
         absent=absent,
@@ -216,7 +216,7 @@ def check_valid(state: State, num_clients: int) -> None:
     assert state.labels_K.dtype == np.int64
     assert state.labels_K.shape == (num_clients,)
     labels = set(state.labels_K.tolist())
-    waiting = {node.waiting for node in splits(state)}
+    waiting = {node.waiting for node in read_past_splits(state)}
     starts = set(state.arrays.get("start_K", state.labels_K).tolist())
     chosen = {"choice_K", "model_K"} & set(state.arrays)
     assert waiting or chosen or labels == set(range(len(labels)))

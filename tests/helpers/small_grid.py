@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.grids.execution.run_events import run_to_end
 
@@ -15,7 +15,7 @@ def config(seed, **values):
     """Build a run of three clients on digits, of one local epoch."""
     training = {"rounds": ROUNDS, "local_epochs": 1}
     given = {"clients": 3, "training": training, "algorithm": "fedavg", "seed": seed, **values}
-    return complete(given, NOWHERE)
+    return complete_config(given, NOWHERE)
 
 
 def run_seed(storage, seed):
@@ -34,26 +34,26 @@ class View:
     def __init__(self):
         self.calls = []
 
-    def prepare(self, config, encoder):
+    def show_encoder(self, config, encoder):
         self.calls.append(("prepare", config.seed, encoder))
 
-    def start(self, config, rounds_done):
+    def show_start(self, config, rounds_done):
         self.calls.append(("start", config.seed, rounds_done))
 
-    def round(self, config, number, scores):
+    def show_round(self, config, number, scores):
         self.calls.append(("round", config.seed, number))
 
-    def retry(self, config, cause, attempt):
+    def show_retry(self, config, cause, attempt):
         self.calls.append(("retry", config.seed, cause, attempt))
 
-    def finish(self, config, run):
+    def show_result(self, config, run):
         self.calls.append(("finish", config.seed, run.cause or None))
 
-    def stop(self, config):
+    def show_stop(self, config):
         self.calls.append(("stop", config.seed))
 
-    def stopping(self):
+    def announce_stop(self):
         self.calls.append(("stopping",))
 
-    def tally(self, tally):
+    def show_tally(self, tally):
         pass

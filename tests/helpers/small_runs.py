@@ -15,11 +15,11 @@ from fedgrid.engine.federation.clients.process import PeakMemory
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.clients.machine import this_machine
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data.datasets import load
+from fedgrid.engine.runtime.clients.machine import describe_machine
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.data.datasets import load_dataset
 from fedgrid.engine.runtime.round_cache.files import FOLDER, CacheOptions
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from tests.helpers.stored_runs import CLOCKS
@@ -52,7 +52,7 @@ def config(algorithm: Any = "fedavg", clients: int = CLIENTS, **given: Any) -> R
         "split": {"draws": 40, "server_images": 50, **expand_split(split)},
         **given,
     }
-    return complete(values, NOWHERE)
+    return complete_config(values, NOWHERE)
 
 
 def expand_split(split: str | dict[str, Any]) -> dict[str, Any]:
@@ -93,9 +93,9 @@ def play(run, root, pool=None, cache=CACHE, until=None):
         until: round after which it stops; its last one by default.
     """
     opened = Session(pool or InProcessPool(), NOWHERE, cache=cache)
-    for _ in range(opened.open(run, Storage.of(root)), until or run.training.rounds):
+    for _ in range(opened.open(run, Storage.from_text(root)), until or run.training.rounds):
         opened.next_round()
-    return folder_of(Path(root), run)
+    return build_folder_path(Path(root), run)
 
 
 def read_numbers(folder):
@@ -130,14 +130,14 @@ def run_alone(run, pool=InProcessPool):
 
 def find_differing(run, root, pool=InProcessPool):
     """Find the names of a run's files under `root` that differ from those without a round cache."""
-    run_files, expected = read_numbers(folder_of(Path(root), run)), run_alone(run, pool)
+    run_files, expected = read_numbers(build_folder_path(Path(root), run)), run_alone(run, pool)
     assert "rounds.parquet" in expected
     return sorted(name for name in run_files | expected if run_files.get(name) != expected.get(name))
 
 
 def rows(run, root, name="timings"):
     """Read a run's records."""
-    return pq.read_table(folder_of(Path(root), run) / f"{name}.parquet").to_pylist()
+    return pq.read_table(build_folder_path(Path(root), run) / f"{name}.parquet").to_pylist()
 
 
 def count_trained(run, root):
@@ -147,7 +147,7 @@ def count_trained(run, root):
 
 def log(run, root):
     """Read the lines of a run's log without their times."""
-    lines = (folder_of(Path(root), run) / "log.txt").read_text().splitlines()
+    lines = (build_folder_path(Path(root), run) / "log.txt").read_text().splitlines()
     return [line.split(" ", 2)[2] for line in lines]
 
 
@@ -169,7 +169,7 @@ def locks(root):
 class UnusedPool:
     """A pool that fails when it is used."""
 
-    machines = staticmethod(lambda: [this_machine("cpu")])
+    machines = staticmethod(lambda: [describe_machine("cpu")])
 
     def prepare(self, setup):
         raise AssertionError("prepared")
@@ -206,7 +206,7 @@ class ArithmeticPool:
     The memory is the last update, a tenth of which is added to the next one.
     """
 
-    machines = staticmethod(lambda: [this_machine("cpu")])
+    machines = staticmethod(lambda: [describe_machine("cpu")])
     drift = 0.0
     """Added to every update: with another one, a client that trains again gets other bits."""
 
@@ -255,7 +255,7 @@ class ArithmeticPool:
 def digits_of_two_writers(folder: Path) -> str:
     """Write a data set of digits, the darker half by ada and the brighter half by bright; name it."""
     arrays: dict[str, Any] = {}
-    for part, held in zip(("train", "test"), load("digits", NOWHERE), strict=True):
+    for part, held in zip(("train", "test"), load_dataset("digits", NOWHERE), strict=True):
         brightness = held.images.mean(axis=(1, 2, 3))
         arrays[f"{part}_images"] = held.images[:, 0]
         arrays[f"{part}_labels"] = held.labels

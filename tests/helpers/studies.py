@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from fedgrid.algorithms.registry import ALGORITHMS, row_in_papers
-from fedgrid.tracking.names import method_of
+from fedgrid.algorithms.registry import ALGORITHMS, find_paper_row
+from fedgrid.tracking.names import strip_settings
 from fedgrid.tracking.records import Columns
-from fedgrid.tracking.scoring.partitions import clustering, published_clustering, score_partitions
+from fedgrid.tracking.scoring.partitions import score_clustering, score_partitions, score_published_clustering
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.table import Cell, Table
@@ -65,7 +65,7 @@ def make_run(
         split=split,
         clients=clients,
         algorithm=algorithm,
-        published=row_in_papers(method_of(algorithm)),
+        published=find_paper_row(strip_settings(algorithm)),
         seed=seed,
         rounds=2,
         is_archived=is_archived,
@@ -96,8 +96,8 @@ def make_result(
     return replace(
         run,
         scores={
-            **clustering(labels_RK, truth_K, np.isin(rounds, clustered) if clustered else None),
-            **asdict(published_clustering(labels_RK, truth_K, run.published)),
+            **score_clustering(labels_RK, truth_K, np.isin(rounds, clustered) if clustered else None),
+            **asdict(score_published_clustering(labels_RK, truth_K, run.published)),
         },
         round_R=rounds,
         curves=Columns(

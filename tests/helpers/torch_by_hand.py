@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from fedgrid.engine.federation.data.images import HeldImages
-from fedgrid.engine.federation.inputs import pixels
-from fedgrid.engine.federation.models.flat_vectors import blank, write
+from fedgrid.engine.federation.inputs import image_inputs
+from fedgrid.engine.federation.models.flat_vectors import build_blank, write_vector
 
 RATE = 0.1
 WHOLE = {"local_epochs": 1, "batch_size": 1000, "learning_rate": RATE}
@@ -17,8 +17,8 @@ WHOLE = {"local_epochs": 1, "batch_size": 1000, "learning_rate": RATE}
 
 def build_network(vector: np.ndarray) -> nn.Module:
     """Build a model of digits as a module."""
-    module = blank("digitnet", pixels(1, 8, 8), 10).to_empty(device="cpu")
-    write(module, vector)
+    module = build_blank("digitnet", image_inputs(1, 8, 8), 10).to_empty(device="cpu")
+    write_vector(module, vector)
     return module
 
 

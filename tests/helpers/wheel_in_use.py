@@ -33,7 +33,7 @@ def main() -> None:
     by_a_run = "sympy" in sys.modules
 
     from fedgrid.grids.cli.main import app
-    from fedgrid.grids.submit.job import submit  # noqa: F401
+    from fedgrid.grids.submit.job import submit_job  # noqa: F401
 
     for name in fedgrid.__all__:
         getattr(fedgrid, name)

@@ -30,14 +30,14 @@ from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.round.record import RoundRecord
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.search.tuned import read_tuned
+from fedgrid.grids.search.tuned_settings import read_tuned
 from tests.helpers.command_line import fedgrid
 from tests.helpers.undrawn import skip_drawing
 
@@ -68,10 +68,10 @@ def interrupted(name: str, number: int) -> Iterator[None]:
 
 def default_ids(names: Mapping[str, Iterable[str]]) -> dict[str, dict[str, str]]:
     """Return the ids of runs with all defaults but one: of each name of each key."""
-    active.use()
+    active.use_plugins()
 
     def id_of(key: str, name: str) -> str:
-        return complete({key: name, **NEEDED.get(name.partition("-")[0], {})}, HERE).run_id
+        return complete_config({key: name, **NEEDED.get(name.partition("-")[0], {})}, HERE).run_id
 
     return {key: {name: id_of(key, name) for name in of_key} for key, of_key in names.items()}
 
@@ -106,9 +106,9 @@ def make(target: Path) -> None:
         assert fedgrid(*run, "storage").code == 130
     assert fedgrid("search", "kept-search.yaml", *run[2:], "storage").code == 0
 
-    storage = Storage.of("storage")
-    grids = {grid: GridFolder(storage, grid).runs() for grid in ("kept", "kept-search")}
-    [whole] = [folder_of(Path("whole"), each) for each in grids["kept"] if each.name == INTERRUPTED]
+    storage = Storage.from_text("storage")
+    grids = {grid: GridFolder(storage, grid).read_runs() for grid in ("kept", "kept-search")}
+    [whole] = [build_folder_path(Path("whole"), each) for each in grids["kept"] if each.name == INTERRUPTED]
     results = {run.run_id: run for grid in grids for run in load(grid, storage).finished}
     expected = {
         "runs": {grid: [each.run_id for each in runs] for grid, runs in grids.items()},

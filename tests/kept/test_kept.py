@@ -22,12 +22,12 @@ from fedgrid import load
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.clients.machine import relevant_machines
-from fedgrid.engine.runtime.data.datasets import digest_of_dataset
+from fedgrid.engine.runtime.clients.machine import select_relevant_machines
+from fedgrid.engine.runtime.data.datasets import find_dataset_digest
 from fedgrid.engine.runtime.integrity import made_with
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.plugins.run_algorithm import build_algorithm
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.load import load_grid
@@ -35,7 +35,7 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.search.definition import load_search
 from fedgrid.grids.search.progress import SearchProgress
 from fedgrid.manifest import MANIFEST
-from fedgrid.tracking.records import table as read_table
+from fedgrid.tracking.records import read_table as read_table
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.undrawn import skip_drawing
 from tests.kept.make import BUNDLE, GIVEN, INTERRUPTED, ROUND, default_ids, tuned_ids
@@ -55,9 +55,9 @@ def folder(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     for name in GIVEN:
         shutil.copy(kept / name, tmp_path)
     monkeypatch.chdir(tmp_path)
-    active.use()
+    active.use_plugins()
     yield tmp_path
-    active.use()
+    active.use_plugins()
 
 
 class OtherProcessor(InProcessPool):
@@ -82,10 +82,12 @@ def interrupted(folder: Path) -> RunConfig:
 
 def made_elsewhere(folder: Path, run: RunConfig) -> list[str]:
     """Return in words what libraries and processor of a run are not those of this process."""
-    before = made_with.parts_of(folder_of(folder / "runs", run))[-1].made_with
-    machines = relevant_machines(InProcessPool().machines(), run.training.precision)
-    now = made_with.made_with(algorithm_of(run), digest_of_dataset(run.dataset, NOWHERE), machines)
-    return made_with.differing({name: before[name] for name in before if name not in OURS}, now)
+    before = made_with.load_parts(build_folder_path(folder / "runs", run))[-1].made_with
+    machines = select_relevant_machines(InProcessPool().machines(), run.training.precision)
+    now = made_with.collect_made_with(
+        build_algorithm(run), find_dataset_digest(run.dataset, NOWHERE), machines
+    )
+    return made_with.describe_differences({name: before[name] for name in before if name not in OURS}, now)
 
 
 def records(folder: Path, table: str) -> DataFrame:
@@ -146,11 +148,13 @@ def test_command_reads_the_interrupted_grid(command: str, said: str, kept: Path,
 def test_ids_are_those_of_then(kept: Path, folder: Path) -> None:
     """Of the files of the grid and the search, of what the storage has, and of all defaults."""
     search = load_search("kept-search.yaml", {}, [], NOWHERE, own={})
-    storage = Storage.of("runs")
+    storage = Storage.from_text("runs")
     then = expected(kept, "runs")
     assert [run.run_id for run in load_grid("kept.yaml", {}, [], NOWHERE).runs] == then["kept"]
-    assert [run.run_id for run in SearchProgress(search, storage).replay()[0].runs] == then["kept-search"]
-    assert {name: [run.run_id for run in GridFolder(storage, name).runs()] for name in then} == then
+    assert [run.run_id for run in SearchProgress(search, storage).replay_trials()[0].runs] == then[
+        "kept-search"
+    ]
+    assert {name: [run.run_id for run in GridFolder(storage, name).read_runs()] for name in then} == then
     defaults = expected(kept, "default_ids")
     assert default_ids(defaults) == defaults
 
@@ -158,19 +162,19 @@ def test_ids_are_those_of_then(kept: Path, folder: Path) -> None:
 def test_first_round_agrees_within_a_millionth(kept: Path, folder: Path) -> None:
     """On any processor, with any library: of the interrupted run, whose first state is kept."""
     run = interrupted(folder)
-    active.use(["halves.py"])
+    active.use_plugins(["halves.py"])
     session = Session(InProcessPool(), NOWHERE)
-    session.open(run, Storage.of("again"))
+    session.open(run, Storage.from_text("again"))
     session.next_round()
-    assert_agree(folder_of(Path("again"), run), folder_of(Path("runs"), run), 1, 1e-6)
+    assert_agree(build_folder_path(Path("again"), run), build_folder_path(Path("runs"), run), 1, 1e-6)
 
 
 def test_interrupted_run_is_refused_by_another_processor(kept: Path, folder: Path) -> None:
     """All that differs is named."""
     run = interrupted(folder)
-    active.use(["halves.py"])
+    active.use_plugins(["halves.py"])
     with pytest.raises(ConfigError) as refused:
-        Session(OtherProcessor(), NOWHERE).open(run, Storage.of("runs"))
+        Session(OtherProcessor(), NOWHERE).open(run, Storage.from_text("runs"))
     for named in (*made_elsewhere(folder, run), "made with processor", "now another one", "--accept-changes"):
         assert named.partition(", now")[0] in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -181,10 +185,10 @@ def test_interrupted_run_goes_on_to_the_same_bytes(
 ) -> None:
     """With other code, as of any later version: refused at first."""
     run = interrupted(folder)
-    active.use(["halves.py"])
+    active.use_plugins(["halves.py"])
     elsewhere = made_elsewhere(folder, run)
-    code_of = made_with.code_of
-    monkeypatch.setattr(made_with, "code_of", lambda *classes: code_of(*classes)[::-1])
+    code_of = made_with.digest_run_code
+    monkeypatch.setattr(made_with, "digest_run_code", lambda *classes: code_of(*classes)[::-1])
     command = ("run", "kept.yaml", "--in-process", "--no-cache", "--json")
     refused = fedgrid(*command)
     assert refused.code == 2
@@ -199,11 +203,11 @@ def test_interrupted_run_goes_on_to_the_same_bytes(
     assert began.keys().isdisjoint(expected(kept, "scores"))
     if elsewhere:
         pytest.skip(f"only round 1 was compared, within 1e-6: {'; '.join(elsewhere)}")
-    assert_agree(folder_of(Path("runs"), run), kept / "whole", 4, 0)
+    assert_agree(build_folder_path(Path("runs"), run), kept / "whole", 4, 0)
 
 
 def test_search_goes_on_without_repeating_its_trials(kept: Path, folder: Path) -> None:
-    assert tuned_ids(Storage.of("runs")) == expected(kept, "tuned")
+    assert tuned_ids(Storage.from_text("runs")) == expected(kept, "tuned")
     command = ("search", "kept-search.yaml", "--trials", 3, "--in-process", "--no-cache", "--json")
     result = fedgrid(*command, "--accept-changes")
     assert result.code == 0, result.err
@@ -218,9 +222,9 @@ def test_search_goes_on_without_repeating_its_trials(kept: Path, folder: Path) -
 
 def test_bundle_of_then_is_reproduced(kept: Path, folder: Path) -> None:
     """By somebody who has nothing but the file."""
-    active.use(["halves.py"])
+    active.use_plugins(["halves.py"])
     elsewhere = made_elsewhere(folder, interrupted(folder))
-    active.use()
+    active.use_plugins()
     result = fedgrid("bundle", "check", kept / BUNDLE, "--all", "--trust", "--in-process", "--json")
     verdicts = [verdict["outcome"] for verdict in result.events[-1]["verdicts"]]
     if elsewhere:

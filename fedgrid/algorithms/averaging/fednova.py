@@ -4,9 +4,9 @@ Source: Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneo
 NeurIPS 2020, arXiv:2007.07481, equation 7. An update is a sum of gradients whose weights add up to a_i.
 Updates are divided by a_i before the mean, which is then multiplied by tau_eff = sum p_i a_i; p_i are the
 run's `weights`. For tau steps of plain SGD a_i is tau, with momentum rho [tau - rho (1 - rho^tau) / (1 -
-rho)] / (1 - rho), with FedProx's pull [1 - (1 - eta mu)^tau] / (eta mu): the recursion in `normaliser`
-computes all of them. BatchNorm's buffers are no sums of gradients and take the plain mean. Weight decay is
-part of the gradient.
+rho)] / (1 - rho), with FedProx's pull [1 - (1 - eta mu)^tau] / (eta mu): the recursion in
+`compute_normaliser` computes all of them. BatchNorm's buffers are no sums of gradients and take the plain
+mean. Weight decay is part of the gradient.
 
 Shapes: W entries of a state vector that are parameters, P entries of the whole.
 """
@@ -45,10 +45,10 @@ class NormalisedRule(ProximalRule):
 
     def start(self, local: LocalModel) -> LocalSteps:
         """Build the hooks."""
-        return _Counted(super().start(local) if self.mu else LocalSteps(), self.mu)
+        return _NormalisedSteps(super().start(local) if self.mu else LocalSteps(), self.mu)
 
 
-class _Counted(LocalSteps):
+class _NormalisedSteps(LocalSteps):
     """Hooks that count; the gradient is corrected as FedProx does."""
 
     def __init__(self, pull: LocalSteps, mu: float) -> None:
@@ -59,11 +59,11 @@ class _Counted(LocalSteps):
 
     def finish(self, local: LocalModel, num_steps: int) -> Finished:
         """Report a_i for the steps that were taken."""
-        weight = normaliser(num_steps, local.learning_rate, local.momentum, self._mu)
+        weight = compute_normaliser(num_steps, local.learning_rate, local.momentum, self._mu)
         return Finished({NORMALISER: np.array([weight], np.float32)})
 
 
-def normaliser(num_steps: int, learning_rate: float, momentum: float, mu: float) -> float:
+def compute_normaliser(num_steps: int, learning_rate: float, momentum: float, mu: float) -> float:
     """Compute a_i: the sum of the gradients' weights in an update of these steps, over the learning rate.
 
     Args:
@@ -99,8 +99,8 @@ class NormalisedTraining(LocalMethod):
         self, updates: Updates, groups: Sequence[Sequence[int]], aggregate: Aggregator = MEAN
     ) -> list[Vector]:
         """Compute tau_eff times the mean of the normalised updates; the plain mean if all a_i are equal."""
-        counted = updates.derived(NORMALISER, "all", lambda outputs: {"a_K": np.concatenate(outputs)})
-        steps = dict(zip(updates.clients, counted["a_K"].tolist(), strict=True))
+        replies = updates.derived(NORMALISER, "all", lambda outputs: {"a_K": np.concatenate(outputs)})
+        steps = dict(zip(updates.clients, replies["a_K"].tolist(), strict=True))
         # Only groups with different a_i need the scaled mean.
         unequal = [place for place, group in enumerate(groups) if len({steps[c] for c in group}) > 1]
         means = self._plain_means(updates, groups, unequal)

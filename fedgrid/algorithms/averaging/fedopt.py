@@ -16,16 +16,24 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from fedgrid.algorithms.clustering.latecomers import place
+from fedgrid.algorithms.clustering.latecomers import place_latecomers
 from fedgrid.algorithms.contract.aggregator import MEAN, AnyAggregator
-from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Settings, State, Step, Traits
+from fedgrid.algorithms.contract.base import (
+    Algorithm,
+    Diagnostics,
+    Fresh,
+    Settings,
+    State,
+    StepResult,
+    Traits,
+)
 from fedgrid.algorithms.contract.checks import check_step
 from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.local_method import (
     AnyLocalMethod,
     LocalMethod,
     PlainTraining,
-    aggregate_problem,
+    find_aggregate_problem,
 )
 from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
@@ -35,17 +43,17 @@ from fedgrid.algorithms.updates.updates import Updates
 
 FineTuningSteps = Annotated[int, Field(ge=0, le=1_000_000)]
 """Number of optimizer steps before a test; more than a million are a typing error."""
-FIRST, SECOND = "cluster_first", "cluster_second"
+FIRST_MOMENT, SECOND_MOMENT = "cluster_first", "cluster_second"
 """Names of the optimizer's moments in the state, float32, shape (C, P) each."""
 MOMENTS = {
     "none": (),
-    "momentum": (FIRST,),
-    "adagrad": (FIRST, SECOND),
-    "adam": (FIRST, SECOND),
-    "yogi": (FIRST, SECOND),
+    "momentum": (FIRST_MOMENT,),
+    "adagrad": (FIRST_MOMENT, SECOND_MOMENT),
+    "adam": (FIRST_MOMENT, SECOND_MOMENT),
+    "yogi": (FIRST_MOMENT, SECOND_MOMENT),
 }
 """Server optimizer -> the arrays of moments that it needs in the state."""
-RATES = {"none": 1.0, "momentum": 1.0, "adagrad": 0.1, "adam": 0.01, "yogi": 0.01}
+DEFAULT_RATES = {"none": 1.0, "momentum": 1.0, "adagrad": 0.1, "adam": 0.01, "yogi": 0.01}
 """Server optimizer -> default of `server_learning_rate`. The direction of an adaptive optimizer has entries
 of about 1, whatever the size of an update's."""
 
@@ -57,7 +65,7 @@ ACTS_WITH: Mapping[str, Condition] = {
         lambda given: given.server_optimizer in ("adam", "yogi"), "server_optimizer adam or yogi"
     ),
     "server_epsilon": Condition(
-        lambda given: SECOND in MOMENTS[given.server_optimizer],
+        lambda given: SECOND_MOMENT in MOMENTS[given.server_optimizer],
         "server_optimizer adagrad, adam or yogi",
     ),
 }
@@ -83,7 +91,7 @@ class FedOptSettings(Settings):
     rate."""
     server_learning_rate: Annotated[float, Field(gt=0)] = Field(
         # `server_optimizer` stands above: pydantic passes the fields that it has validated so far.
-        default_factory=lambda given: RATES[given.get("server_optimizer", "none")]
+        default_factory=lambda given: DEFAULT_RATES[given.get("server_optimizer", "none")]
     )
     """eta: the step is eta times the optimizer's direction. The default follows the optimizer: 1 with none
     and momentum, 0.1 with adagrad, 0.01 with adam and yogi."""
@@ -255,7 +263,7 @@ class FedOpt(Algorithm):
         Called when a configuration is checked. An algorithm that overrides it ends with `return
         super().problem(conditions)`.
         """
-        return aggregate_problem(self.local, self.settings.aggregate) or self.local.problem(
+        return find_aggregate_problem(self.local, self.settings.aggregate) or self.local.problem(
             conditions.training
         )
 
@@ -272,7 +280,7 @@ class FedOpt(Algorithm):
             rng: not used here.
         """
         # The second moment starts at tau^2, the least that Algorithm 2 of the paper allows.
-        starts = {FIRST: 0.0, SECOND: self.settings.server_epsilon**2}
+        starts = {FIRST_MOMENT: 0.0, SECOND_MOMENT: self.settings.server_epsilon**2}
         arrays = {
             name: np.full((1, layout.size), starts[name], np.float32)
             for name in MOMENTS[self.settings.server_optimizer]
@@ -299,7 +307,7 @@ class FedOpt(Algorithm):
             for client in present.sampled
         ]
 
-    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
+    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> StepResult:
         """Place latecomers, choose the partition of this round, then average the updates within it.
 
         Called by the server once a round; it calls `recluster` and `aggregate`, and checks what the former
@@ -317,7 +325,7 @@ class FedOpt(Algorithm):
         """
         # 1. Latecomers first: their updates started from a model that their cluster has left behind, so they
         # must be in no partition and in no mean.
-        state, updates, placed = place(state, updates)
+        state, updates, placed = place_latecomers(state, updates)
         # 2. The partition, by the updates of this round.
         clustered = self.recluster(state, round_index, updates, rng)
         state, diagnostics = check_step(self, "recluster", clustered, len(state.labels_K))
@@ -328,7 +336,7 @@ class FedOpt(Algorithm):
 
     def place(self, state: State, updates: Updates) -> State:
         """Let a held-out client join the nearest part of a split, at which it was absent."""
-        return place(state, updates)[0]
+        return place_latecomers(state, updates)[0]
 
     def served(self, state: State) -> Served:
         """Test each client with its cluster's model, after `fine_tuning`."""
@@ -346,7 +354,7 @@ class FedOpt(Algorithm):
         """Return the only model; None once there are several."""
         return state.models[0] if len(state.models) == 1 else None
 
-    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
+    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> StepResult:
         """Choose the partition of this round; here it stays as it is.
 
         Called by `step` once a round, before the updates are averaged, with latecomers already placed. Split
@@ -391,7 +399,7 @@ class FedOpt(Algorithm):
         means = self.local.means(updates, list(groups.values()), self.settings.aggregate)
         for cluster, mean_P in zip(groups, means, strict=True):
             model_P = state.models[cluster]
-            direction = self._direction(
+            direction = self._compute_direction(
                 mean_P[parameters], [array[cluster, parameters] for array in moments.values()]
             )
             # Buffers take the mean; the parameters are overwritten by the optimizer's step.
@@ -400,7 +408,7 @@ class FedOpt(Algorithm):
             models[cluster] = moved_P
         return replace(state, models=tuple(models)).keep(**moments)
 
-    def _direction(self, mean: Vector, moments: list[Vector]) -> Vector:
+    def _compute_direction(self, mean: Vector, moments: list[Vector]) -> Vector:
         """Compute the direction of the server's step; update `moments` in place (copies of this round)."""
         beta1 = self.settings.server_momentum
         if self.settings.server_optimizer == "none":
@@ -415,10 +423,10 @@ class FedOpt(Algorithm):
         first, second = moments
         first *= beta1
         first += (1 - beta1) * mean
-        self._accumulate(second, mean**2)
+        self._accumulate_squares(second, mean**2)
         return np.divide(first, np.sqrt(second) + np.float32(self.settings.server_epsilon))
 
-    def _accumulate(self, second: Vector, squares: Vector) -> None:
+    def _accumulate_squares(self, second: Vector, squares: Vector) -> None:
         """Add squares to the second moment, in place."""
         beta2 = self.settings.server_beta2
         match self.settings.server_optimizer:
@@ -432,7 +440,7 @@ class FedOpt(Algorithm):
                 second += (1 - beta2) * squares
 
 
-def server_acts(holds: Callable[[Any], bool], words: str) -> dict[str, Condition]:
+def build_server_conditions(holds: Callable[[Any], bool], words: str) -> dict[str, Condition]:
     """Build the `acts_with` of algorithms whose server takes a step only if a condition holds."""
     keys = ("server_optimizer", "server_learning_rate", *ACTS_WITH)
     return dict.fromkeys(keys, Condition(holds, words))

@@ -42,10 +42,10 @@ class ProximalRule(LocalRule):
     def start(self, local: LocalModel) -> LocalSteps:
         """Build the hook that corrects the gradient."""
         # Read once: each access to `local.start` would copy the weights.
-        return _Pull(self.mu, local.start)
+        return _ProximalSteps(self.mu, local.start)
 
 
-class _Pull(LocalSteps):
+class _ProximalSteps(LocalSteps):
     """Hook that pulls the weights back to their start."""
 
     def __init__(self, mu: float, start: "Tensor") -> None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fedgrid.algorithms.averaging.fedopt import FedOpt, OwnRuleSettings
 from fedgrid.algorithms.contract.base import Fresh, State, Traits
 from fedgrid.algorithms.contract.conditions import Conditions
-from fedgrid.algorithms.contract.local_method import LocalMethod, own_sums_problem
+from fedgrid.algorithms.contract.local_method import LocalMethod, explain_own_sums
 from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRule, LocalSteps
 from fedgrid.algorithms.contract.orders import Order, Payload, Presence
 from fedgrid.algorithms.updates.source import Layout, Rng, Vector
@@ -107,7 +107,7 @@ class Scaffold(FedOpt):
 
     def problem(self, conditions: Conditions) -> str | None:
         """Refuse another aggregator than the mean: the server's variate is a sum of its own."""
-        return own_sums_problem("scaffold", self.settings.aggregate) or super().problem(conditions)
+        return explain_own_sums("scaffold", self.settings.aggregate) or super().problem(conditions)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Build FedOpt's state and a variate of zero."""
@@ -156,7 +156,7 @@ class ControlledTraining(LocalMethod):
 
     def payloads(self, state: State) -> Sequence[Payload]:
         """Compute each cluster's variate; a member that has not replied yet counts as a zero."""
-        return [{VARIATE: _cluster_variate(state, cluster)} for cluster in range(len(state.models))]
+        return [{VARIATE: _compute_cluster_variate(state, cluster)} for cluster in range(len(state.models))]
 
     def learn(self, state: State, updates: Updates) -> State:
         """Add each reply's change to its client's variate."""
@@ -171,7 +171,7 @@ class ControlledTraining(LocalMethod):
         return state.keep(**{VARIATES: variates_NW, WEIGHTS: weights_N})
 
 
-def _cluster_variate(state: State, cluster: int) -> Vector:
+def _compute_cluster_variate(state: State, cluster: int) -> Vector:
     """Compute a cluster's variate: the mean of its members' own, by their last weights."""
     members = np.asarray(state.members(cluster), np.int64)
     weights = state.arrays[WEIGHTS][members]

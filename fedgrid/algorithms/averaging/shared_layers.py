@@ -33,7 +33,7 @@ class SharedLayers(FedOpt):
 
     settings: SharedLayersSettings
 
-    def shared_entries(self, layout: Layout) -> NDArray[np.bool_]:
+    def find_shared_entries(self, layout: Layout) -> NDArray[np.bool_]:
         """Find the entries that all models share, bool, shape (P,): the first layers that have weights."""
         layers = [name.rpartition(".")[0] for name, _, _ in layout.slices()]
         # A dict for unique names in the order of the vector; a set would lose it.
@@ -46,7 +46,7 @@ class SharedLayers(FedOpt):
     def aggregate(self, state: State, updates: Updates, rng: Rng) -> State:
         """Average within each cluster, and shared layers over all clients."""
         apart = super().aggregate(state, updates, rng)
-        shared_P = self.shared_entries(updates.layout)
+        shared_P = self.find_shared_entries(updates.layout)
         if not shared_P.any():
             return apart
         names = MOMENTS[self.settings.server_optimizer]
@@ -63,6 +63,6 @@ class SharedLayers(FedOpt):
         return replace(apart, models=tuple(models)).keep(**moments)
 
 
-def share(shared_P: NDArray[np.bool_], models: Sequence[Vector]) -> list[Vector]:
+def copy_shared_entries(shared_P: NDArray[np.bool_], models: Sequence[Vector]) -> list[Vector]:
     """Copy the shared entries of the first model into the others."""
     return [models[0], *(np.where(shared_P, models[0], model) for model in models[1:])]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, PositiveInt, SerializeAsAny
 
-from fedgrid.algorithms.contract.section import Section, by_name
+from fedgrid.algorithms.contract.section import Section, build_name_validator
 from fedgrid.algorithms.updates.source import Rng
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ class KMeans(Clusterer):
         from sklearn import cluster
 
         num_clusters = min(self.num_clusters, len(np.unique(distances_KK, axis=0)))
-        method = cluster.KMeans(num_clusters, n_init=10, random_state=_seed(rng))
-        return _labels(method.fit(distances_KK))
+        method = cluster.KMeans(num_clusters, n_init=10, random_state=_draw_seed(rng))
+        return _read_labels(method.fit(distances_KK))
 
 
 class AffinityPropagation(Clusterer):
@@ -120,11 +120,11 @@ class AffinityPropagation(Clusterer):
                 max_iter=iterations,
                 preference=np.median(similarities_KK[pairs]),
                 affinity="precomputed",
-                random_state=_seed(rng),
+                random_state=_draw_seed(rng),
             )
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                labels_K = _labels(method.fit(similarities_KK))
+                labels_K = _read_labels(method.fit(similarities_KK))
             # It also stops after the last iteration, so only fewer of them mean convergence.
             if method.n_iter_ < iterations:
                 return labels_K
@@ -150,7 +150,7 @@ class MeanShift(Clusterer):
         if bandwidth == 0:
             return np.unique(distances_KK, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
         # Where all neighbours are equally far the average may round to just below that distance.
-        return _labels(cluster.MeanShift(bandwidth=bandwidth * (1 + 1e-9)).fit(distances_KK))
+        return _read_labels(cluster.MeanShift(bandwidth=bandwidth * (1 + 1e-9)).fit(distances_KK))
 
 
 class HDBSCAN(Clusterer):
@@ -167,11 +167,11 @@ class HDBSCAN(Clusterer):
         # Of identical clients the package makes noise.
         if not distances_KK.any():
             return np.zeros(len(distances_KK), np.int64)
-        min_size = min_cluster_size(self.min_cluster_share, len(distances_KK))
+        min_size = compute_min_cluster_size(self.min_cluster_share, len(distances_KK))
         # The package does not count a client as its own neighbour: with more `min_samples` the core of a
         # cluster of the smallest size would reach beyond it, and it would be noise.
         method = hdbscan.HDBSCAN(min_cluster_size=min_size, min_samples=min_size - 1, metric="precomputed")
-        return _labels(method.fit(distances_KK))
+        return _read_labels(method.fit(distances_KK))
 
 
 class AffinityAsPublished(Clusterer):
@@ -188,10 +188,10 @@ class AffinityAsPublished(Clusterer):
         """Cluster with scikit-learn's defaults, converged or not."""
         from sklearn import cluster
 
-        method = cluster.AffinityPropagation(affinity="precomputed", random_state=_seed(rng))
+        method = cluster.AffinityPropagation(affinity="precomputed", random_state=_draw_seed(rng))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return _labels(method.fit(distances_KK))
+            return _read_labels(method.fit(distances_KK))
 
 
 class HDBSCANAsPublished(Clusterer):
@@ -209,12 +209,12 @@ class HDBSCANAsPublished(Clusterer):
         """Cluster with scikit-learn's defaults at this smallest size."""
         from sklearn import cluster
 
-        min_size = min_cluster_size(self.min_cluster_share, len(distances_KK))
+        min_size = compute_min_cluster_size(self.min_cluster_share, len(distances_KK))
         # scikit-learn raises an error there.
         if len(distances_KK) < min_size:
             return np.full(len(distances_KK), NOISE)
         method = cluster.HDBSCAN(min_cluster_size=min_size, metric="precomputed", copy=True)
-        return _labels(method.fit(distances_KK))
+        return _read_labels(method.fit(distances_KK))
 
 
 CLUSTERERS: dict[str, type[Clusterer]] = {
@@ -228,16 +228,16 @@ CLUSTERERS: dict[str, type[Clusterer]] = {
 """Name -> class: those of the package, then those of the plugins in use."""
 
 
-AnyClusterer = Annotated[SerializeAsAny[Clusterer], by_name("clusterer", CLUSTERERS)]
+AnyClusterer = Annotated[SerializeAsAny[Clusterer], build_name_validator("clusterer", CLUSTERERS)]
 """The type of a settings field that holds any clusterer and survives JSON."""
 
 
-def min_cluster_size(share: float, num_clients: int) -> int:
+def compute_min_cluster_size(share: float, num_clients: int) -> int:
     """Round `share` of `num_clients` up, at least to 2; 0.2 of 35 is 7, in spite of binary fractions."""
     return max(2, ceil(round(share * num_clients, 9)))
 
 
-def agglomerate(distances_KK: Matrix, linkage: str, threshold: float) -> Labels:
+def cut_agglomerative(distances_KK: Matrix, linkage: str, threshold: float) -> Labels:
     """Cluster agglomeratively: the clusters whose merges are all below `threshold`, from 1, shape (K,)."""
     # Imports scipy's hierarchies, which take a while; algorithms are listed without them.
     from scipy.cluster import hierarchy
@@ -251,7 +251,7 @@ def agglomerate(distances_KK: Matrix, linkage: str, threshold: float) -> Labels:
     return np.asarray(hierarchy.fcluster(tree, below, criterion="distance"), np.int64)
 
 
-def labels_to_groups(
+def group_by_labels(
     labels: Labels, distances_KK: Matrix, noise: Literal["nearest", "residual"]
 ) -> list[list[int]]:
     """Group positions by label, ascending; groups are ordered by their first member.
@@ -272,11 +272,11 @@ def labels_to_groups(
     return sorted((sorted(group) for group in groups), key=lambda group: group[0])
 
 
-def _labels(method: Any) -> Labels:
+def _read_labels(method: Any) -> Labels:
     """Read the labels of a fitted method of scikit-learn."""
     return np.asarray(method.labels_, np.int64)
 
 
-def _seed(rng: Rng) -> int:
+def _draw_seed(rng: Rng) -> int:
     """Draw a seed for scikit-learn."""
     return int(rng.integers(2**31))

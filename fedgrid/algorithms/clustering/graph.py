@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedgrid.algorithms.updates.products import MODELS
+from fedgrid.algorithms.updates.products import MODEL_PRECISION
 from fedgrid.algorithms.updates.source import Layout, Matrix, Rng, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
@@ -28,7 +28,7 @@ LARGEST_LOG = 700.0
 common."""
 
 
-def layers(layout: Layout) -> Iterator[slice]:
+def find_layers(layout: Layout) -> Iterator[slice]:
     """Yield the entries of each layer: the parameters of one module, buffers left out."""
     parameters = ((name, where) for name, where, _ in layout.slices() if where.stop <= layout.num_parameters)
     for _, tensors in groupby(parameters, key=lambda tensor: tensor[0].rpartition(".")[0]):
@@ -36,7 +36,7 @@ def layers(layout: Layout) -> Iterator[slice]:
         yield slice(places[0].start, places[-1].stop)
 
 
-def trusted_distances(models: Sequence[Vector], layout: Layout) -> Matrix:
+def compute_trusted_distances(models: Sequence[Vector], layout: Layout) -> Matrix:
     """Compute T(a, b), row a relative to a's own norms: finite, not symmetric, shape (K, K).
 
     T(a, b) = prod_l (1 + |a_l - b_l| / |a_l|) - 1, after the bound of deep relative trust (Bernstein et al.
@@ -46,30 +46,30 @@ def trusted_distances(models: Sequence[Vector], layout: Layout) -> Matrix:
     no layers; |a_l| counts as at least `FLOOR` |b_l|, so that no layer multiplies by more than 2 + 1 / FLOOR;
     the product is a sum of logarithms.
     """
-    return np.expm1(_logs(models, layout))
+    return np.expm1(_compute_log_trust(models, layout))
 
 
-def symmetric_trusted_distances(models: Sequence[Vector], layout: Layout) -> Matrix:
+def compute_symmetric_distances(models: Sequence[Vector], layout: Layout) -> Matrix:
     """Compute sqrt((1 + T(a, b)) (1 + T(b, a))) - 1, which does not depend on the order of the clients.
 
     The authors' code takes T(a, b) for whichever of the two came first. The geometric mean rather than the
     arithmetic one: T is a product, and the direction that divides by the smaller norm must not drown the
     other.
     """
-    logs_KK = _logs(models, layout)
+    logs_KK = _compute_log_trust(models, layout)
     return np.expm1((logs_KK + logs_KK.T) / 2)
 
 
-def _logs(models: Sequence[Vector], layout: Layout) -> Matrix:
+def _compute_log_trust(models: Sequence[Vector], layout: Layout) -> Matrix:
     """Compute log(1 + T), a layer at a time and each layer in blocks of columns."""
     logs_KK = np.zeros((len(models), len(models)))
-    for where in layers(layout):
+    for where in find_layers(layout):
         width = where.stop - where.start
         # As a view of updates, for its passes in blocks and its treatment of rounding.
         layer = Updates(
             {index: model[where] for index, model in enumerate(models)},
             Layout(("layer",), ((width,),), width),
-            least=MODELS,
+            least=MODEL_PRECISION,
         )
         norms_K = layer.norms_K
         distances_KK = layer.euclidean_distances_KK
@@ -88,7 +88,7 @@ ROUNDING = 1e-6
 """Share below which distances do not differ: they come from float32 models."""
 
 
-def similarities(distances_KK: Matrix, exponent: float) -> Matrix:
+def compute_similarities(distances_KK: Matrix, exponent: float) -> Matrix:
     """Compute ((max - d) / (max - min))^exponent over the pairs of clients; 0 on the diagonal.
 
     The farthest pair has similarity 0. If all distances are equal, as with two clients, all similarities are
@@ -103,7 +103,7 @@ def similarities(distances_KK: Matrix, exponent: float) -> Matrix:
     return np.asarray(np.where(pairs_KK, (farthest - distances_KK) / spread, 0.0) ** exponent)
 
 
-def communities(similarities_KK: Matrix, library: Library, resolution: float, rng: Rng) -> Groups:
+def find_communities(similarities_KK: Matrix, library: Library, resolution: float, rng: Rng) -> Groups:
     """Find the communities of the graph with these weights, by their first member; each ascending.
 
     A similarity of 0 is no edge, and no community reaches across the parts of a graph that is not connected.
@@ -130,11 +130,11 @@ def communities(similarities_KK: Matrix, library: Library, resolution: float, rn
         edges=np.column_stack([rows[edges], columns[edges]]).tolist(),
         edge_attrs={"weight": weights[edges].tolist()},
     )
-    find = _louvain if library == "louvain" else _leiden
+    find = _run_louvain if library == "louvain" else _run_leiden
     return sorted(sorted(community) for community in find(graph, resolution, int(rng.integers(2**31))))
 
 
-def _louvain(graph: Any, resolution: float, seed: int) -> Groups:
+def _run_louvain(graph: Any, resolution: float, seed: int) -> Groups:
     """Run igraph's Louvain method."""
     import igraph
 
@@ -146,7 +146,7 @@ def _louvain(graph: Any, resolution: float, seed: int) -> Groups:
         igraph.set_random_number_generator(random)
 
 
-def _leiden(graph: Any, resolution: float, seed: int) -> Groups:
+def _run_leiden(graph: Any, resolution: float, seed: int) -> Groups:
     """Run leidenalg's Leiden method until nothing improves."""
     import leidenalg  # type: ignore[import-untyped]
 

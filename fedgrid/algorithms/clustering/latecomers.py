@@ -8,7 +8,8 @@ that its new cluster has left behind, so it enters no mean.
 
 Source: Sattler et al. 2021, arXiv:1910.01991 (down the tree from the model before the split). Zuziak et al.
 2025, arXiv:2509.01587, section 6.2, proposes as future work to attribute later clients to clusters, and to
-cluster in a few shots; the measure (the least mean cosine distance) and the rules of `regroup` are ours.
+cluster in a few shots; the measure (the least mean cosine distance) and the rules of `regroup_clients` are
+ours.
 
 Shapes: K clients of the federation, D new clusters of a split, P entries of a state vector.
 """
@@ -23,11 +24,11 @@ from numpy.typing import NDArray
 from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
 from fedgrid.algorithms.contract.base import Labels, State
 from fedgrid.algorithms.contract.split import split
-from fedgrid.algorithms.updates.products import mean_of, shares_of
+from fedgrid.algorithms.updates.products import compute_mean, list_shares
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.algorithms.updates.updates import Updates
 
-PREFIX = "split_"
+SPLIT_PREFIX = "split_"
 """Beginning of the names of the state's arrays about splits."""
 
 
@@ -47,7 +48,7 @@ class PastSplit:
     """Mean direction of the updates of each part, at the split."""
 
 
-def split_among(state: State, cluster: int, groups: Sequence[Sequence[int]], updates: Updates) -> State:
+def split_present(state: State, cluster: int, groups: Sequence[Sequence[int]], updates: Updates) -> State:
     """Split a cluster into groups of client ids, as `algorithms.contract.split.split`; absent members wait.
 
     Args:
@@ -57,7 +58,7 @@ def split_among(state: State, cluster: int, groups: Sequence[Sequence[int]], upd
         updates: the updates of this round, with that of every client in `groups`.
     """
     absent = sorted(updates.absent & set(state.members(cluster)))
-    still_to_come = updates.absent or any(state.members(node.waiting) for node in splits(state))
+    still_to_come = updates.absent or any(state.members(node.waiting) for node in read_past_splits(state))
     if not still_to_come or sum(len(group) > 0 for group in groups) == 1:
         return split(state, cluster, groups)
     # In no cluster, until they are given one.
@@ -68,7 +69,7 @@ def split_among(state: State, cluster: int, groups: Sequence[Sequence[int]], upd
     waiting = len(present.models)
     labels_K = present.labels_K.copy()
     labels_K[absent] = waiting
-    number = sum(1 for _ in splits(state))
+    number = sum(1 for _ in read_past_splits(state))
     # A mean direction stands for all updates behind it: the mean of their cosine distances to a later update
     # follows from it, so no update has to be stored.
     directions = [updates.select(np.flatnonzero(labels_K == part)).mean_direction() for part in parts]
@@ -76,23 +77,23 @@ def split_among(state: State, cluster: int, groups: Sequence[Sequence[int]], upd
     # `cluster` is the model before the split.
     return present.with_rows([*range(waiting), cluster], labels_K).keep(
         **{
-            f"{PREFIX}{number:04d}_clusters": np.array([cluster, waiting, *parts]),
-            f"{PREFIX}{number:04d}_directions": np.stack(directions),
+            f"{SPLIT_PREFIX}{number:04d}_clusters": np.array([cluster, waiting, *parts]),
+            f"{SPLIT_PREFIX}{number:04d}_directions": np.stack(directions),
         }
     )
 
 
-def split_seen(state: State, groups: Sequence[Sequence[int]], updates: Updates) -> State:
+def split_seen_clients(state: State, groups: Sequence[Sequence[int]], updates: Updates) -> State:
     """Split the only cluster into groups of the clients seen so far; all others wait for their first round.
 
-    `can_wait` says whether the updates of this round are enough.
+    `can_place_later` says whether the updates of this round are enough.
     """
     seen = {client for group in groups for client in group}
     view = updates.select(updates.clients, absent=set(range(len(state.labels_K))) - seen)
-    return split_among(state, 0, groups, view)
+    return split_present(state, 0, groups, view)
 
 
-def can_wait(state: State, groups: Sequence[Sequence[int]], senders: Sequence[int]) -> bool:
+def can_place_later(state: State, groups: Sequence[Sequence[int]], senders: Sequence[int]) -> bool:
     """Check whether clients in no group can be placed later: each group has a sender to compare them with.
 
     Also true if all clients are in groups.
@@ -100,7 +101,7 @@ def can_wait(state: State, groups: Sequence[Sequence[int]], senders: Sequence[in
     return sum(map(len, groups)) == len(state.labels_K) or all(set(group) & set(senders) for group in groups)
 
 
-def place(state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, str]]:
+def place_latecomers(state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, str]]:
     """Put returning latecomers into clusters.
 
     A zero update has no direction: its sender goes on waiting. A split in the same round treats all
@@ -109,7 +110,7 @@ def place(state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, 
     Returns:
         The new state, the updates of the other clients, and the reason for each latecomer's cluster.
     """
-    waiting = {node.waiting: node for node in splits(state)}
+    waiting = {node.waiting: node for node in read_past_splits(state)}
     late = [client for client in updates.clients if int(state.labels_K[client]) in waiting]
     if not late:
         return state, updates, {}
@@ -122,7 +123,11 @@ def place(state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, 
         distances_D = updates.select([client]).mean_distances(node.directions_DP)[0]
         nearest = int(node.parts_D[distances_D.argmin()])
         # If that part has been split since, the client waits there.
-        later = (other for other in splits(state) if other.number > node.number and other.parent == nearest)
+        later = (
+            other
+            for other in read_past_splits(state)
+            if other.number > node.number and other.parent == nearest
+        )
         labels_K[client] = next((other.waiting for other in later), nearest)
         reason = ", ".join(
             f"{part}: {distance:.3f}" for part, distance in zip(node.parts_D, distances_D, strict=True)
@@ -134,18 +139,18 @@ def place(state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, 
     return replace(state, labels_K=labels_K), rest, reasons
 
 
-def splits(state: State) -> Iterator[PastSplit]:
+def read_past_splits(state: State) -> Iterator[PastSplit]:
     """Yield the splits at which clients were absent, in their order."""
     # Numbers have four digits, so the order of names is that of the splits.
     for name in sorted(state.arrays):
-        if name.startswith(PREFIX) and name.endswith("_clusters"):
-            number = int(name.removeprefix(PREFIX).removesuffix("_clusters"))
+        if name.startswith(SPLIT_PREFIX) and name.endswith("_clusters"):
+            number = int(name.removeprefix(SPLIT_PREFIX).removesuffix("_clusters"))
             parent, waiting, *parts = state.arrays[name].tolist()
-            directions_DP = list(state.arrays[f"{PREFIX}{number:04d}_directions"])
+            directions_DP = list(state.arrays[f"{SPLIT_PREFIX}{number:04d}_directions"])
             yield PastSplit(number, parent, waiting, np.array(parts), directions_DP)
 
 
-def regroup(
+def regroup_clients(
     state: State,
     groups: Sequence[Sequence[int]],
     weights: Mapping[int, float] | None = None,
@@ -164,9 +169,9 @@ def regroup(
         aggregate: the aggregator of the members' models.
     """
     ordered = sorted((sorted(group) for group in groups if len(group)), key=lambda group: group[0])
-    waiting = [node.waiting for node in splits(state)]
+    waiting = [node.waiting for node in read_past_splits(state)]
     sources = [state.labels_K[group] for group in ordered]
-    successors = [_successor(cluster, sources) for cluster in range(len(state.models))]
+    successors = [_find_successor(cluster, sources) for cluster in range(len(state.models))]
     # Waiting clusters come after the groups, with their own models.
     for place, cluster in enumerate(waiting, start=len(ordered)):
         successors[cluster] = place
@@ -174,12 +179,12 @@ def regroup(
     for index, group in enumerate(ordered):
         labels_K[group] = index
     rows = [*sources, *(np.array([cluster]) for cluster in waiting)]
-    shares = [*(shares_of(group, weights) for group in ordered), *[None] * len(waiting)]
+    shares = [*(list_shares(group, weights) for group in ordered), *[None] * len(waiting)]
 
     def means(array: NDArray[Any]) -> list[NDArray[Any]]:
         pairs = zip(rows, shares, strict=True)
         taken = [([array[label] for label in labels], weighting) for labels, weighting in pairs]
-        return [mean_of(parts, weighting).astype(array.dtype) for parts, weighting in taken]
+        return [compute_mean(parts, weighting).astype(array.dtype) for parts, weighting in taken]
 
     arrays = {}
     for name, array in state.arrays.items():
@@ -187,7 +192,7 @@ def regroup(
             array = np.stack(means(array))
         # Past splits name clusters, which have other numbers now. Their directions stay: latecomers are
         # compared with updates of that time.
-        elif name.startswith(PREFIX) and name.endswith("_clusters"):
+        elif name.startswith(SPLIT_PREFIX) and name.endswith("_clusters"):
             array = np.array([successors[cluster] for cluster in array])
         arrays[name] = array
     models = (
@@ -197,7 +202,7 @@ def regroup(
     return State(tuple(models), labels_K, arrays)
 
 
-def _successor(cluster: int, sources: Sequence[Labels]) -> int:
+def _find_successor(cluster: int, sources: Sequence[Labels]) -> int:
     """Find the group that has most of a cluster's members, or else the largest group."""
     members = [int((labels == cluster).sum()) for labels in sources]
     counts = members if any(members) else [len(labels) for labels in sources]

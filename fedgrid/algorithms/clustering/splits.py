@@ -5,10 +5,10 @@ from typing import Literal
 
 import numpy as np
 
-from fedgrid.algorithms.clustering.clusterers import labels_to_groups
-from fedgrid.algorithms.clustering.latecomers import split_among
+from fedgrid.algorithms.clustering.clusterers import group_by_labels
+from fedgrid.algorithms.clustering.latecomers import split_present
 from fedgrid.algorithms.contract.base import Labels, State
-from fedgrid.algorithms.contract.split import require_groups
+from fedgrid.algorithms.contract.split import check_groups
 from fedgrid.algorithms.updates.updates import Updates
 
 
@@ -41,7 +41,7 @@ def split_positions(state: State, cluster: int, members: Updates, groups: Sequen
         >>> fedgrid.split_positions(state, 0, updates, [[0, 1], [2]]).labels_K.tolist()
         [0, 0, 0, 1]
     """
-    require_groups(groups)
+    check_groups(groups)
     # A mask would pass for positions 0 and 1.
     for position in (position for group in groups for position in group):
         if isinstance(position, bool | np.bool_) or not 0 <= position < len(members.clients):
@@ -50,7 +50,7 @@ def split_positions(state: State, cluster: int, members: Updates, groups: Sequen
                 "updates.clients; of a mask: np.flatnonzero(mask)"
             )
     ids = [[members.clients[position] for position in group] for group in groups]
-    return split_among(state, cluster, ids, members)
+    return split_present(state, cluster, ids, members)
 
 
 def split_by_labels(
@@ -92,5 +92,5 @@ def split_by_labels(
             f"labels of shape {labels.shape} for {len(updates.clients)} updates of the clusters {clusters}; "
             "expected one label an update, of one cluster: updates.select(state.members(cluster))"
         )
-    groups = labels_to_groups(labels, updates.cosine_distances_KK, noise)
+    groups = group_by_labels(labels, updates.cosine_distances_KK, noise)
     return split_positions(state, clusters[0], updates, groups)

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import SerializeAsAny
 
-from fedgrid.algorithms.contract.section import Section, by_name
-from fedgrid.algorithms.updates.products import map_blocks, mean_vector
+from fedgrid.algorithms.contract.section import Section, build_name_validator
+from fedgrid.algorithms.updates.products import compute_mean_vector, map_blocks
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.updates.source import Vector
@@ -103,7 +103,7 @@ class Mean(Aggregator):
         self, rows: Sequence[Vector], shares: Sequence[float] | None = None, threads: int = 1
     ) -> Vector:
         """Compute the mean, summed in float64."""
-        return mean_vector(rows, shares, threads)
+        return compute_mean_vector(rows, shares, threads)
 
     def of(self, updates: Updates, groups: Sequence[Sequence[int]]) -> list[Vector]:
         """Compute the means, with the server's noise if it adds any."""
@@ -131,13 +131,13 @@ class Median(Aggregator):
         out = np.empty(rows[0].size, np.float32)
 
         def block_median(columns: slice) -> None:
-            out[columns] = _median(np.stack([row[columns] for row in rows]), shares)
+            out[columns] = _compute_medians(np.stack([row[columns] for row in rows]), shares)
 
         map_blocks(block_median, out.size, threads)
         return out
 
 
-def _median(values_NB: Vector, shares: Sequence[float] | None) -> NDArray[np.float64]:
+def _compute_medians(values_NB: Vector, shares: Sequence[float] | None) -> NDArray[np.float64]:
     """Compute the weighted medians of columns, float64, shape (B,)."""
     if shares is None:
         middle = (len(values_NB) - 1) // 2, len(values_NB) // 2
@@ -157,5 +157,5 @@ def _median(values_NB: Vector, shares: Sequence[float] | None) -> NDArray[np.flo
 
 AGGREGATORS: dict[str, type[Aggregator]] = {"mean": Mean, "median": Median}
 """Name -> class: those of the package, then those of the plugins in use (`runtime.plugins`)."""
-AnyAggregator = Annotated[SerializeAsAny[Aggregator], by_name("aggregator", AGGREGATORS)]
+AnyAggregator = Annotated[SerializeAsAny[Aggregator], build_name_validator("aggregator", AGGREGATORS)]
 """The type of a settings field that holds any aggregator and survives JSON."""

@@ -209,7 +209,7 @@ class Diagnostics:
     (`AlgorithmEntry.numbers`). A value that is not finite is null in the records."""
 
 
-Step = tuple[State, Diagnostics]
+StepResult = tuple[State, Diagnostics]
 """The result of a round: the new state and its report."""
 
 
@@ -420,7 +420,7 @@ class Algorithm(ABC):
         return [Order(client, (int(state.labels_K[client]),)) for client in present.sampled]
 
     @abstractmethod
-    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
+    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> StepResult:
         """Cluster and aggregate: turn the replies of a round into the next state.
 
         Called by the server once a round, after the uplink, with what was sent. It is not called, and nothing

@@ -11,11 +11,11 @@ from functools import partial
 
 import numpy as np
 
-from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Labels, State, Step
+from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Labels, State, StepResult
 from fedgrid.algorithms.contract.orders import Order, Presence, Served
-from fedgrid.algorithms.updates.source import Vector, read_only
+from fedgrid.algorithms.updates.source import Vector, make_read_only
 
-Broken = Callable[[str], "BrokenContract"]
+ErrorFactory = Callable[[str], "BrokenContract"]
 """Function from a description of what was returned to the error about it."""
 
 
@@ -31,18 +31,18 @@ class BrokenContract(ValueError):
             what: what it returned, and what is expected.
         """
         super().__init__(f"{type(item).__name__}.{method} returned {what}")
-        self.of = type(item)
+        self.item_type = type(item)
         self.method = method
         """The class of the algorithm, or of a part of it, and the name of its method."""
 
 
-def freeze(state: State) -> State:
+def freeze_state(state: State) -> State:
     """Make all arrays of a state read-only; return the same state."""
-    read_only([*state.models, state.labels_K, *state.arrays.values()])
+    make_read_only([*state.models, state.labels_K, *state.arrays.values()])
     return state
 
 
-def check_step(algorithm: Algorithm, method: str, returned: object, num_clients: int) -> Step:
+def check_step(algorithm: Algorithm, method: str, returned: object, num_clients: int) -> StepResult:
     """Check the pair of state and diagnostics that a hook returned.
 
     Args:
@@ -61,14 +61,16 @@ def check_step(algorithm: Algorithm, method: str, returned: object, num_clients:
         case (State() as state, Diagnostics() as diagnostics):
             _check_partition(partial(BrokenContract, algorithm, method), state, num_clients)
             return state, diagnostics
-    raise BrokenContract(algorithm, method, f"{_describe(returned)}; write `return state, Diagnostics()`")
+    raise BrokenContract(
+        algorithm, method, f"{_describe_value(returned)}; write `return state, Diagnostics()`"
+    )
 
 
-def _check_partition(broken: Broken, state: State, num_clients: int) -> None:
+def _check_partition(broken: ErrorFactory, state: State, num_clients: int) -> None:
     """Check that it is a state whose labels are positions of its models."""
     # A plugin may forget to return: None would fail far from its cause.
     if not isinstance(state, State):
-        raise broken(f"{_describe(state)}; expected a State")
+        raise broken(f"{_describe_value(state)}; expected a State")
     _check_places(broken, "labels_K", state.labels_K, num_clients, len(state.models))
 
 
@@ -90,12 +92,12 @@ def check_state(algorithm: Algorithm, method: str, state: State, size: int, num_
     _check_partition(broken, state, num_clients)
     _check_models(broken, state.models, size)
     for name, array in state.arrays.items():
-        got = f"arrays['{name}'] = {_describe(array)}"
+        got = f"arrays['{name}'] = {_describe_value(array)}"
         if not isinstance(array, np.ndarray):
             raise broken(f"{got}; expected a NumPy array")
         if name.startswith("cluster_") and array.shape[:1] != (len(state.models),):
             raise broken(f"{got}; expected a row for each of the {len(state.models)} models")
-    return freeze(state)
+    return freeze_state(state)
 
 
 def check_orders(
@@ -115,7 +117,7 @@ def check_orders(
     """
     broken = partial(BrokenContract, algorithm, "orders")
     if not isinstance(orders, Sequence) or not all(isinstance(order, Order) for order in orders):
-        raise broken(f"{_describe(orders)}; expected a list of Order, one a client that is to train")
+        raise broken(f"{_describe_value(orders)}; expected a list of Order, one a client that is to train")
     counts = Counter(order.client for order in orders)
     for order in orders:
         if counts[order.client] > 1 or order.client not in presence.joined:
@@ -132,11 +134,11 @@ def check_orders(
     return sorted(orders, key=lambda order: order.client)
 
 
-def payload_problem(payload: object) -> str | None:
+def find_payload_problem(payload: object) -> str | None:
     """Describe what a message returned in place of named arrays; None if it returned these."""
     if isinstance(payload, Mapping) and all(isinstance(array, np.ndarray) for array in payload.values()):
         return None
-    return f"{_describe(payload)}; expected a dict of names and NumPy arrays"
+    return f"{_describe_value(payload)}; expected a dict of names and NumPy arrays"
 
 
 def check_labels(item: object, method: str, labels: object, number: int) -> Labels:
@@ -158,7 +160,7 @@ def check_labels(item: object, method: str, labels: object, number: int) -> Labe
     values = np.array(labels, dtype=object)  # Of lists of different lengths, too.
     if values.shape != (number,) or not all(isinstance(value, int | np.integer) for value in values):
         expected = f"expected an integer a client, shape ({number},)"
-        raise BrokenContract(item, method, f"{_describe(labels)}; {expected}")
+        raise BrokenContract(item, method, f"{_describe_value(labels)}; {expected}")
     return values.astype(np.int64)
 
 
@@ -171,7 +173,7 @@ def check_served(algorithm: Algorithm, state: State, size: int) -> Served:
     broken = partial(BrokenContract, algorithm, "served")
     served = algorithm.served(state)
     if not isinstance(served, Served):
-        raise broken(f"{_describe(served)}; expected a Served")
+        raise broken(f"{_describe_value(served)}; expected a Served")
     _check_models(broken, served.models, size)
     _check_places(broken, "model_K", served.model_K, len(state.labels_K), len(served.models))
     return served
@@ -188,11 +190,11 @@ def check_global_model(algorithm: Algorithm, state: State, size: int) -> Vector 
     return model
 
 
-def _check_models(broken: Broken, models: Sequence[object], size: int) -> None:
+def _check_models(broken: ErrorFactory, models: Sequence[object], size: int) -> None:
     """Check that each model is a float32 vector of `size` finite entries."""
     for place, model in enumerate(models):
         if not isinstance(model, np.ndarray) or model.dtype != np.float32 or model.shape != (size,):
-            raise broken(f"model {place} = {_describe(model)}; expected float32, shape ({size},)")
+            raise broken(f"model {place} = {_describe_value(model)}; expected float32, shape ({size},)")
         # Diverged training is the usual cause, so the message names the settings that help.
         if wrong := size - np.count_nonzero(np.isfinite(model)):
             raise broken(
@@ -201,14 +203,14 @@ def _check_models(broken: Broken, models: Sequence[object], size: int) -> None:
             )
 
 
-def _check_places(broken: Broken, name: str, places: object, num_clients: int, num_models: int) -> None:
+def _check_places(broken: ErrorFactory, name: str, places: object, num_clients: int, num_models: int) -> None:
     """Check that each client has one of the models."""
     if (
         not isinstance(places, np.ndarray)
         or not np.issubdtype(places.dtype, np.integer)
         or places.shape != (num_clients,)
     ):
-        raise broken(f"{name} = {_describe(places)}; expected integers, shape ({num_clients},)")
+        raise broken(f"{name} = {_describe_value(places)}; expected integers, shape ({num_clients},)")
     wrong = np.flatnonzero((places < 0) | (places >= num_models))
     if wrong.size:
         raise broken(
@@ -216,10 +218,10 @@ def _check_places(broken: Broken, name: str, places: object, num_clients: int, n
         )
 
 
-def _describe(value: object) -> str:
+def _describe_value(value: object) -> str:
     """Describe a value: an array by its dtype and shape, a tuple by its parts, another value by its type."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype}, shape {value.shape}"
     if isinstance(value, tuple):
-        return f"({', '.join(map(_describe, value))})"
+        return f"({', '.join(map(_describe_value, value))})"
     return f"a {type(value).__name__}"

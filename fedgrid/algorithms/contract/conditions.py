@@ -32,7 +32,7 @@ class Conditions:
     """Whether clients are held out of the federation (`held_out`)."""
     model: str = ""
     """Name of the run's model."""
-    of_model: Callable[[], tuple[str, tuple[int, ...], Layout]] = field(
+    describe_model: Callable[[], tuple[str, tuple[int, ...], Layout]] = field(
         default=lambda: ("pixels", (), Layout((), (), 0)), repr=False
     )
     """Function that returns the next three, as a tuple. It builds the model, which takes a while, so it is
@@ -41,17 +41,17 @@ class Conditions:
     @property
     def input_kind(self) -> str:
         """Kind of the model's inputs: `pixels`, `numbers` or `tokens` (`Inputs.kind`)."""
-        return self.of_model()[0]
+        return self.describe_model()[0]
 
     @property
     def input_shape(self) -> tuple[int, ...]:
         """Shape of one input: channels, height and width of an image."""
-        return self.of_model()[1]
+        return self.describe_model()[1]
 
     @property
     def layout(self) -> Layout:
         """Names and shapes of the tensors in the model's state vector."""
-        return self.of_model()[2]
+        return self.describe_model()[2]
 
     def lacks_head(self) -> str | None:
         """Explain that the model's entry names no head; None if it names one.

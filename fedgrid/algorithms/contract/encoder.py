@@ -69,7 +69,7 @@ class EncoderSettings(Section):
     omitted_defaults = ("clip", "noise")
 
     @property
-    def words(self) -> str:
+    def training_summary(self) -> str:
         """Phrase that says what the encoder is trained on; empty for `pixels`."""
         if self.name == "pixels":
             return ""
@@ -111,6 +111,6 @@ class EncoderSettings(Section):
         return self
 
 
-def kind_of(settings: EncoderSettings, shape: Sequence[int]) -> EncoderKind:
+def choose_kind(settings: EncoderSettings, shape: Sequence[int]) -> EncoderKind:
     """Choose the kind of encoder for images of a shape (channels, height, width)."""
     return settings.name or ("dense" if shape[0] == 1 else "convolutional")

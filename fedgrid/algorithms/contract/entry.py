@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 SearchSpace: TypeAlias = Mapping[str, Any]
 """Setting -> a list of values, or a range with `low` and `high`, as in the file of a search."""
-Told: TypeAlias = Literal["", "number", "groups"]
+TruthKind: TypeAlias = Literal["", "number", "groups"]
 """Knowledge of the hidden groups that an algorithm is given: none, their number, or the groups themselves."""
 
 
@@ -94,22 +94,22 @@ class AlgorithmEntry:
     """Settings with which it is in the arena, in addition to its defaults; None: it is not in the arena."""
     numbers: tuple[OwnNumber, ...] = ()
     """Numbers of its own, which records, `fedgrid show`, MLflow and reports have."""
-    told: Told = ""
+    told: TruthKind = ""
     """Knowledge of the hidden groups that no real server has: `number`, which a setting then holds, or
     `groups`; empty: none."""
 
     @property
-    def told_line(self) -> str:
+    def truth_line(self) -> str:
         """Sentence that says what the algorithm is given of the hidden groups; empty if nothing."""
         what = {"": "", "number": "the number of hidden groups", "groups": "the hidden groups"}[self.told]
         return f"Told: {what}." if what else ""
 
-    def space(self, rounds: int) -> dict[str, Any]:
+    def build_space(self, rounds: int) -> dict[str, Any]:
         """Build the search space for runs of this many rounds, the shortest; empty if nothing is tuned."""
         return dict(self.search(rounds) if callable(self.search) else self.search)
 
 
-def clustering_rounds(rounds: int) -> dict[str, int]:
+def choose_clustering_rounds(rounds: int) -> dict[str, int]:
     """Choose the range of rounds to cluster in: from a tenth to six tenths of a run, in steps of a tenth.
 
     The remaining rounds let the clusters' models improve.

@@ -19,7 +19,7 @@ from pydantic import SerializeAsAny
 from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
 from fedgrid.algorithms.contract.entry import OwnNumber
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
-from fedgrid.algorithms.contract.section import Section, by_name
+from fedgrid.algorithms.contract.section import Section, build_name_validator
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import State
@@ -117,14 +117,14 @@ class LocalMethod(Section, ABC):
         return None
 
 
-def aggregate_problem(local: LocalMethod, aggregate: Aggregator) -> str | None:
+def find_aggregate_problem(local: LocalMethod, aggregate: Aggregator) -> str | None:
     """Explain why an aggregator does not fit a method with sums of its own; None if it does."""
     # Overriding either means sums of its own, which an aggregator never sees.
     has_own_sums = type(local).means is not LocalMethod.means or type(local).learn is not LocalMethod.learn
-    return own_sums_problem(local.name, aggregate) if has_own_sums else None
+    return explain_own_sums(local.name, aggregate) if has_own_sums else None
 
 
-def own_sums_problem(name: str, aggregate: Aggregator) -> str | None:
+def explain_own_sums(name: str, aggregate: Aggregator) -> str | None:
     """Explain why an algorithm with sums of its own refuses an aggregator; None if that is the mean."""
     if aggregate.is_mean:
         return None
@@ -134,7 +134,7 @@ def own_sums_problem(name: str, aggregate: Aggregator) -> str | None:
     )
 
 
-def refusal(local: LocalMethod | None, *, averages_models: bool = True) -> str | None:
+def find_refusal(local: LocalMethod | None, *, averages_models: bool = True) -> str | None:
     """Explain why an algorithm whose clients choose or change models cannot have `local`; None if it can.
 
     Args:
@@ -147,10 +147,10 @@ def refusal(local: LocalMethod | None, *, averages_models: bool = True) -> str |
             f"local = {local.name} changes how updates are averaged, but here models are; take one that "
             "changes only how clients train, such as local: {name: fedprox}"
         )
-    return one_model_each(local)
+    return find_payload_refusal(local)
 
 
-def one_model_each(local: LocalMethod | None) -> str | None:
+def find_payload_refusal(local: LocalMethod | None) -> str | None:
     """Explain why a method does not fit where clients choose their model; None if it does."""
     if local is None or type(local).payloads is LocalMethod.payloads:
         return None
@@ -176,6 +176,6 @@ LOCAL_METHODS: dict[str, type[LocalMethod]] = {}
 
 AnyLocalMethod = Annotated[
     SerializeAsAny[LocalMethod] | None,
-    by_name("local training", LOCAL_METHODS, "{name: fedprox, mu: 0.01}"),
+    build_name_validator("local training", LOCAL_METHODS, "{name: fedprox, mu: 0.01}"),
 ]
 """The type of a settings field that holds any local method, or none, and survives JSON."""

@@ -117,7 +117,7 @@ class Order:
         return (*self.rule.outputs, *(name for name, is_sent in optional.items() if is_sent))
 
     @property
-    def tells_fit(self) -> bool:
+    def reveals_fit(self) -> bool:
         """Whether the reply reveals how candidates fit the client's images: by its choice or by losses."""
         return self.choose_on != "reference" and (len(self.candidates) > 1 or self.losses)
 
@@ -199,10 +199,10 @@ class Served:
         _check_choices(self)
 
 
-def _check_choices(of: Order | Served) -> None:
+def _check_choices(item: Order | Served) -> None:
     """Check the words for a client's choice among models: an unknown one would silently count as another."""
     for name, choices in (("choose_on", get_args(ChooseOn)), ("choose_by", get_args(ChooseBy))):
-        if (given := getattr(of, name)) not in choices:
+        if (given := getattr(item, name)) not in choices:
             near = "".join(f"did you mean '{word}'? " for word in get_close_matches(str(given), choices, 1))
             raise ValueError(f"unknown {name} {given!r}; {near}known: {', '.join(choices)}")
 
@@ -241,7 +241,7 @@ class Message(Section):
     change."""
 
     @property
-    def draws_anew(self) -> bool:
+    def draws_each_round(self) -> bool:
         """Whether the message draws other random numbers in each round.
 
         If not, a client draws the same ones every time, so that they cover no second message.
@@ -274,7 +274,7 @@ class Message(Section):
                 pixels, otherwise numbers or tokens. With an `encoder` their codes, float32, shape (N, Z).
             labels: int64, shape (N,), 0..L-1.
             num_classes: L, of the whole data set.
-            rng: seeded by (run, client), and by the round too if it `draws_anew`.
+            rng: seeded by (run, client), and by the round too if it `draws_each_round`.
 
         Returns:
             Name -> array.

@@ -78,15 +78,15 @@ class Section(BaseModel, metaclass=SectionType):
     """Key -> the condition under which it has an effect, in addition to those of the base classes. Other keys
     always have one.
 
-    A new run may not set a key without effect (`runtime.configuration.idle_settings`); a stored run may have
-    it.
+    A new run may not set a key without effect (`runtime.configuration.find_idle_settings`); a stored run may
+    have it.
     """
 
     @model_serializer(mode="wrap")
     def _without_omitted_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Serialise the section without keys of `omitted_defaults` that are at their defaults."""
         values: dict[str, Any] = handler(self)
-        for name, default in _defaults_to_omit(type(self)).items():
+        for name, default in _find_omitted_defaults(type(self)).items():
             # Identity is compared first because it is fast, and thousands of runs are written at once.
             # Nearly always the default itself: thousands of runs are written at once.
             if (value := getattr(self, name)) is default or value == default:
@@ -95,7 +95,7 @@ class Section(BaseModel, metaclass=SectionType):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _booleans_are_no_numbers(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _refuse_booleans(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         """Refuse true and false for a number: pydantic would read them as 1 and 0."""
         settings = handler(given)
         problem = PydanticCustomError("boolean", "input should be a number, not true or false")
@@ -111,7 +111,9 @@ class Section(BaseModel, metaclass=SectionType):
         return settings
 
 
-def by_name(kind: str, classes: Mapping[str, type[Section]], example: str = "") -> BeforeValidator:
+def build_name_validator(
+    kind: str, classes: Mapping[str, type[Section]], example: str = ""
+) -> BeforeValidator:
     """Build the validator of a field that holds a section chosen by its `name`.
 
     It accepts a section, a name, or a mapping with a `name`; None too, if there is an example.
@@ -122,7 +124,7 @@ def by_name(kind: str, classes: Mapping[str, type[Section]], example: str = "") 
         example: a mapping that messages show; empty: None is refused.
     """
 
-    def parse(given: object) -> object:
+    def parse_section(given: object) -> object:
         # None is allowed where messages have an example, that is where the field may be empty.
         if isinstance(given, Section) or (given is None and example):
             return given
@@ -132,11 +134,11 @@ def by_name(kind: str, classes: Mapping[str, type[Section]], example: str = "") 
             raise ValueError(f"unknown {kind} {name!r}; known: {', '.join(classes)}{hint}")
         return classes[name].model_validate(dict(given) if isinstance(given, Mapping) else {"name": name})
 
-    return BeforeValidator(parse)
+    return BeforeValidator(parse_section)
 
 
 @cache
-def _defaults_to_omit(section: type[Section]) -> dict[str, Any]:
+def _find_omitted_defaults(section: type[Section]) -> dict[str, Any]:
     """Collect the defaults that a section omits; they are not copied, as nothing changes them."""
     # Each class lists its own keys only.
     names = {name for base in section.__mro__ for name in vars(base).get("omitted_defaults", ())}
@@ -163,7 +165,7 @@ class FirstRound:
     """Rounds between the one that the setting names and the first one in which it acts."""
 
 
-def first_rounds(settings: type[BaseModel], values: Mapping[str, Any]) -> dict[str, int]:
+def find_first_rounds(settings: type[BaseModel], values: Mapping[str, Any]) -> dict[str, int]:
     """Find the first round, from 1, in which each marked setting acts with its value.
 
     A setting that `values` lacks, or that is None, is at a default that never acts; it is left out.
@@ -177,7 +179,7 @@ def first_rounds(settings: type[BaseModel], values: Mapping[str, Any]) -> dict[s
     return {name: values[name] + mark.later for name, mark in marks.items()}
 
 
-def idle_keys(section: Section, usual: Section) -> dict[str, str]:
+def find_idle_keys(section: Section, usual: Section) -> dict[str, str]:
     """Find the keys that differ from `usual` but have no effect, with the condition that each would need."""
     kind = type(section)
     idle = {}

@@ -6,7 +6,7 @@ from collections.abc import Sequence, Sized
 from fedgrid.algorithms.contract.base import State
 
 
-def require_groups(groups: Sequence[Sequence[int]]) -> None:
+def check_groups(groups: Sequence[Sequence[int]]) -> None:
     """Check that there is at least one group with a member.
 
     Raises:
@@ -49,7 +49,7 @@ def split(state: State, cluster: int, groups: Sequence[Sequence[int]]) -> State:
         >>> len(parted.models)
         2
     """
-    require_groups(groups)
+    check_groups(groups)
     times = Counter(int(client) for group in groups for client in group)
     wrong = [client for client, count in times.items() if count > 1 or state.labels_K[client] != cluster]
     if wrong:

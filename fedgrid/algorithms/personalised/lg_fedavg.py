@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import NonNegativeInt
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, OwnRuleSettings
-from fedgrid.algorithms.contract.base import Fresh, State, Step
+from fedgrid.algorithms.contract.base import Fresh, State, StepResult
 from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
@@ -38,7 +38,7 @@ BIBTEX = r"""@misc{liang2020think,
 PERSONAL = "personal_ranges"
 """Name of the state's array with the ranges of the state vector that stay with clients, int64, shape (n,
 2)."""
-LACKING = "lacking_layers"
+LACKING_LAYERS = "lacking_layers"
 """Name of the state's array with the number of layers that the model has less than `shared`, int64, shape
 (1,)."""
 ROUNDS = "rounds_done"
@@ -88,13 +88,13 @@ class LgFedAvg(FedOpt):
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Build FedOpt's state, and find what of this model stays with the clients."""
         state = super().init(layout, num_clients, fresh, rng)
-        ranges = personal_ranges(layout, self.settings.shared)
+        ranges = find_personal_ranges(layout, self.settings.shared)
         # Stored, because only `init` has the layout; the warning is of the first step.
         lacking = max(0, self.settings.shared - len(layout.layers))
         return state.keep(
             **{
                 PERSONAL: np.array(ranges, np.int64).reshape(-1, 2),
-                LACKING: np.array([lacking]),
+                LACKING_LAYERS: np.array([lacking]),
                 ROUNDS: np.array([0]),
             }
         )
@@ -102,13 +102,13 @@ class LgFedAvg(FedOpt):
     def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
         """Send each sampled client the model; all but its last layers give way to the client's own."""
         # Personal entries have no update, so the server's mean leaves them at the initial model.
-        rule = self._rule(state, round_index)
+        rule = self._build_rule(state, round_index)
         return [Order(client, (0,), rule=rule) for client in present.sampled]
 
-    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
+    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> StepResult:
         """Average; updates are zero where entries are personal."""
         state, diagnostics = super().step(state, round_index, updates, rng)
-        lacking = int(state.arrays[LACKING][0])
+        lacking = int(state.arrays[LACKING_LAYERS][0])
         if lacking and round_index == 0:
             layers = self.settings.shared - lacking
             warning = f"shared = {self.settings.shared}, but the model has {layers} layers: this is FedAvg"
@@ -117,7 +117,7 @@ class LgFedAvg(FedOpt):
 
     def served(self, state: State) -> Served:
         """Test each client with its own lower layers, which fine-tuning starts from too."""
-        rule = self._rule(state, int(state.arrays[ROUNDS][0]))
+        rule = self._build_rule(state, int(state.arrays[ROUNDS][0]))
         served = super().served(state)
         return (
             served if rule is PLAIN else replace(served, adaptation=Adaptation(rule, self.settings.fine_tune))
@@ -125,17 +125,17 @@ class LgFedAvg(FedOpt):
 
     def global_model(self, state: State) -> Vector | None:
         """Return the model where it is one for all; None once clients have entries of their own."""
-        rule = self._rule(state, int(state.arrays[ROUNDS][0]))
+        rule = self._build_rule(state, int(state.arrays[ROUNDS][0]))
         return super().global_model(state) if rule is PLAIN else None
 
-    def _rule(self, state: State, round_index: int) -> LocalRule:
+    def _build_rule(self, state: State, round_index: int) -> LocalRule:
         """Build the rule of a round: plain in the warm-up, then with personal entries."""
         if round_index < self.settings.warmup_rounds or not len(state.arrays[PERSONAL]):
             return PLAIN
         return LocalRule(personal=tuple(map(tuple, state.arrays[PERSONAL].tolist())))
 
 
-def personal_ranges(layout: Layout, shared: int) -> list[tuple[int, int]]:
+def find_personal_ranges(layout: Layout, shared: int) -> list[tuple[int, int]]:
     """Find the ranges of the state vector that are not in the last `shared` layers, ascending.
 
     A layer's buffers go with its weights.

@@ -45,7 +45,7 @@ BIBTEX = r"""@inproceedings{fallah2020personalized,
 
 Rate = Annotated[float, Field(ge=0)]
 Variant = Literal["first-order", "hessian-free"]
-BATCHES = {"first-order": 2, "hessian-free": 3}
+BATCHES_PER_STEP = {"first-order": 2, "hessian-free": 3}
 """Variant -> batches of a meta-step."""
 
 
@@ -96,7 +96,7 @@ class _InnerSteps(LocalSteps):
 
     def step(self, local: LocalModel, images: "Tensor", labels: "Tensor") -> "Tensor":
         """Take one step along the batch's gradient; return its logits."""
-        logits, gradient = _gradient(local, images, labels)
+        logits, gradient = _compute_gradient(local, images, labels)
         local.weights.sub_(gradient, alpha=self._alpha)
         return logits
 
@@ -106,7 +106,7 @@ class _MetaSteps(LocalSteps):
 
     def __init__(self, rule: MetaRule) -> None:
         self._rule = rule
-        self._batches = BATCHES[rule.variant]
+        self._batches = BATCHES_PER_STEP[rule.variant]
         self._seen: list[tuple[Tensor, Tensor]] = []
         self._start: Tensor | None = None
         self._direction: Tensor | None = None
@@ -120,16 +120,16 @@ class _MetaSteps(LocalSteps):
             self._seen.append((images, labels))
         if self._start is None:
             self._start = local.weights.clone()
-            logits, gradient = _gradient(local, images, labels)
+            logits, gradient = _compute_gradient(local, images, labels)
             local.weights.sub_(gradient, alpha=self._rule.alpha)
         elif self._direction is None:
-            logits, gradient = _gradient(local, images, labels)
+            logits, gradient = _compute_gradient(local, images, labels)
             # Cloned: the next gradient is written into the same tensor.
             self._direction = gradient.clone()
             if self._batches == 2:
                 self._end_group(local, self._direction)
         else:
-            logits, direction = self._curved(local, images, labels)
+            logits, direction = self._correct_direction(local, images, labels)
             self._end_group(local, direction)
         return logits
 
@@ -145,16 +145,18 @@ class _MetaSteps(LocalSteps):
             local.weights.copy_(self._start)
         return Finished()
 
-    def _curved(self, local: LocalModel, images: "Tensor", labels: "Tensor") -> "tuple[Tensor, Tensor]":
+    def _correct_direction(
+        self, local: LocalModel, images: "Tensor", labels: "Tensor"
+    ) -> "tuple[Tensor, Tensor]":
         """Compute logits, and h less alpha times the difference of gradients along it."""
         assert self._start is not None
         assert self._direction is not None
         delta = self._rule.delta
         local.weights.copy_(self._start).add_(self._direction, alpha=delta)
         # Cloned, as the next gradient overwrites it.
-        ahead = _gradient(local, images, labels)[1].clone()
+        ahead = _compute_gradient(local, images, labels)[1].clone()
         local.weights.copy_(self._start).sub_(self._direction, alpha=delta)
-        logits, behind = _gradient(local, images, labels)
+        logits, behind = _compute_gradient(local, images, labels)
         return logits, self._direction - (ahead - behind) * (self._rule.alpha / (2 * delta))
 
     def _end_group(self, local: LocalModel, direction: "Tensor") -> None:
@@ -165,7 +167,7 @@ class _MetaSteps(LocalSteps):
         self._start = self._direction = None
 
 
-def _gradient(local: LocalModel, images: "Tensor", labels: "Tensor") -> "tuple[Tensor, Tensor]":
+def _compute_gradient(local: LocalModel, images: "Tensor", labels: "Tensor") -> "tuple[Tensor, Tensor]":
     """Compute a batch's logits and the gradient of its mean loss, which the next call overwrites."""
     logits = local.logits(images)
     return logits.detach(), local.gradient(local.loss(logits, labels))

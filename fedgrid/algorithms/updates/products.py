@@ -21,16 +21,16 @@ T = TypeVar("T")
 
 BLOCK = 32768
 """Columns of a block: with 30 clients four megabytes, which stay in a core's cache."""
-SAMPLE = 65536
+SAMPLE_ENTRIES = 65536
 """Number of entries from which the length of a vector is estimated."""
-LANES = 16
+ROW_MULTIPLE = 16
 """Rows of a block are padded with zeros to a multiple of this: matrix products are twice as fast."""
-LONG = 1 << 20
+LONG_VECTOR = 1 << 20
 """Number of entries from which vectors are multiplied in tiles, and by several threads.
 
 Below, milliseconds are not worth other last bits, and to start threads takes longer than they save.
 """
-TILE, BAND, ACROSS = 1024, 16, 48
+TILE, BAND_ROWS, BAND_COLUMNS = 1024, 16, 48
 """Columns of a tile, and the rows of its two factors.
 
 Each row meets only K others, so that OpenBLAS takes longer to copy a block into its own order than to
@@ -38,7 +38,7 @@ multiply it. With AVX-512 it multiplies small factors as they lie: at most 1,200
 multiplications. An inner product then has the same bits wherever it stands in a tile. Without these
 kernels equal updates would not be at distance zero.
 """
-UPDATES = 2.0**-23
+UPDATE_PRECISION = 2.0**-23
 """Share of squared lengths below which a squared distance between updates is zero: float32's precision.
 
 |u - v|^2 = |u|^2 + |v|^2 - 2 <u, v>, and float32 rounds each of these by up to this share. Training rounds
@@ -46,7 +46,7 @@ too: clients with the same rows in another order send updates whose cosine dista
 (Adam, whose first steps are as long for a gradient of rounding errors as for any other). The least that
 matters is 1e-6: of ResNets over the whole state, whose updates have BatchNorm's counters in common.
 """
-MODELS = 2.0**-44
+MODEL_PRECISION = 2.0**-44
 """Share of squared lengths below which a squared distance between models is zero: 2^-22 of their lengths.
 
 Updates are a small part of models, and float32 rounds each entry by up to 2^-24 of it. Groups whose updates
@@ -58,7 +58,7 @@ PRODUCT_ERROR = 8 * 2.0**-23
 Measured: up to half of that, with 100 to 2,000,000 entries. It is more than the rounding of updates where two
 groups point apart, and less than any distance where all updates are nearly parallel.
 """
-AS_THEY_LIE = {"SkylakeX", "Cooperlake", "SapphireRapids"}
+SMALL_KERNEL_CPUS = {"SkylakeX", "Cooperlake", "SapphireRapids"}
 """Processors for which OpenBLAS has such kernels, by its names."""
 
 
@@ -78,11 +78,11 @@ class Products:
     common: float
     """<r, r>."""
 
-    def arrays(self) -> Arrays:
+    def to_arrays(self) -> Arrays:
         """Convert the fields to named arrays, as the round cache stores them."""
         return {name: np.asarray(value) for name, value in vars(self).items()}
 
-    def same_vectors(self, least: float) -> NDArray[np.bool_]:
+    def find_same_vectors(self, least: float) -> NDArray[np.bool_]:
         """Find the pairs of vectors that cannot be distinguished, bool, shape (K, K).
 
         Their squared distance is less than its errors: `least` as a share of their squared lengths, and the
@@ -91,7 +91,7 @@ class Products:
         errors_K = self._errors_K(least)
         return np.asarray(self.squared_distances_KK <= errors_K[:, None] + errors_K[None, :])
 
-    def same_directions(self, least: float) -> NDArray[np.bool_]:
+    def find_same_directions(self, least: float) -> NDArray[np.bool_]:
         """Find the pairs of vectors whose directions cannot be distinguished, bool, shape (K, K).
 
         A zero vector has no direction.
@@ -111,7 +111,7 @@ class Products:
         """Bound the error of each vector's squared length."""
         return np.asarray(least * self._squares_K + PRODUCT_ERROR * np.diagonal(self.differences_KK))
 
-    def select(self, positions: list[int]) -> "Products":
+    def select_vectors(self, positions: list[int]) -> "Products":
         """Select the products of the vectors at these positions."""
         return Products(
             self.differences_KK[np.ix_(positions, positions)], self.cross_K[positions], self.common
@@ -155,14 +155,14 @@ class Products:
         return np.asarray(np.clip((distances_KK + distances_KK.T) / 2, 0.0, 2.0))
 
 
-def inner_products(vectors: Sequence[Vector], width: int, threads: int = 1) -> Products:
+def compute_inner_products(vectors: Sequence[Vector], width: int, threads: int = 1) -> Products:
     """Compute the inner products of the first `width` entries of K >= 1 vectors, in one pass over them."""
-    reference = _reference(vectors, width)
+    reference = _find_reference(vectors, width)
     order = [reference, *(index for index in range(len(vectors)) if index != reference)]
     ordered = [vectors[index][:width] for index in order]
     # Without kernels for small factors the bits of a product would depend on where it stands in a tile, so
     # that equal updates would not be at distance zero.
-    multiply = _tiled_products if width >= LONG and _has_small_kernels() else _block_products
+    multiply = _multiply_tiles if width >= LONG_VECTOR and _has_small_kernels() else _multiply_block
     total_KK = np.asarray(sum(map_blocks(lambda columns: multiply(ordered, columns), width, threads)))
     common = float(total_KK[0, 0])
     cross_K = total_KK[0] - np.eye(1, len(order))[0] * common
@@ -173,7 +173,7 @@ def inner_products(vectors: Sequence[Vector], width: int, threads: int = 1) -> P
     return Products(total_KK[np.ix_(position, position)], cross_K[position], common)
 
 
-def standardised_products(
+def compute_standardised_products(
     vectors: Sequence[Vector], lengths_K: Matrix, width: int, threads: int = 1
 ) -> Products:
     """Compute the inner products of standardised vectors, split at their mean.
@@ -206,7 +206,7 @@ def standardised_products(
     return Products(total[1:, 1:], total[0, 1:], float(total[0, 0]))
 
 
-def merged(distances_KK: Matrix, same_KK: NDArray[np.bool_]) -> Matrix:
+def merge_duplicates(distances_KK: Matrix, same_KK: NDArray[np.bool_]) -> Matrix:
     """Merge vectors that cannot be distinguished.
 
     They are at distance 0 from each other, and have the same distances to others.
@@ -217,7 +217,7 @@ def merged(distances_KK: Matrix, same_KK: NDArray[np.bool_]) -> Matrix:
     return distances_KK[np.ix_(first_K, first_K)]
 
 
-def manhattan_distances(vectors: Sequence[Vector], width: int, threads: int = 1) -> Matrix:
+def compute_manhattan_distances(vectors: Sequence[Vector], width: int, threads: int = 1) -> Matrix:
     """Compute the sums of absolute differences of the first `width` entries, shape (K, K)."""
 
     def block_sums(columns: slice) -> Matrix:
@@ -227,7 +227,7 @@ def manhattan_distances(vectors: Sequence[Vector], width: int, threads: int = 1)
     return np.asarray(sum(map_blocks(block_sums, width, threads)))
 
 
-def cross_products(
+def compute_cross_products(
     vectors: Sequence[Vector], others: Sequence[Vector], width: int, threads: int = 1
 ) -> Matrix:
     """Compute the inner products of K vectors with D others over their first entries, shape (K, D).
@@ -248,7 +248,9 @@ def cross_products(
     return np.asarray(sum(map_blocks(block_products, width, threads)))
 
 
-def mean_direction(vectors: Sequence[Vector], lengths_K: Matrix, width: int, threads: int = 1) -> Vector:
+def compute_mean_direction(
+    vectors: Sequence[Vector], lengths_K: Matrix, width: int, threads: int = 1
+) -> Vector:
     """Compute the mean of the vectors that are not zero, each scaled to length 1, float32, shape (`width`,).
 
     Args:
@@ -269,7 +271,7 @@ def mean_direction(vectors: Sequence[Vector], lengths_K: Matrix, width: int, thr
     return out
 
 
-def mean_of(rows: Sequence[NDArray[Any]], shares: Sequence[float] | None) -> Matrix:
+def compute_mean(rows: Sequence[NDArray[Any]], shares: Sequence[float] | None) -> Matrix:
     """Compute the mean of equally long vectors by `shares`, summed in float64; None: the plain mean.
 
     Row by row, as NumPy adds them too: the bits of `np.mean` and `np.average`, without a copy of all rows.
@@ -287,18 +289,20 @@ def mean_of(rows: Sequence[NDArray[Any]], shares: Sequence[float] | None) -> Mat
     return np.asarray(total / np.sum(shares))
 
 
-def mean_vector(rows: Sequence[Vector], shares: Sequence[float] | None = None, threads: int = 1) -> Vector:
+def compute_mean_vector(
+    rows: Sequence[Vector], shares: Sequence[float] | None = None, threads: int = 1
+) -> Vector:
     """Compute the mean of vectors by `shares`, float32, a block of columns at a time."""
     out = np.empty(rows[0].size, np.float32)
 
     def block_mean(columns: slice) -> None:
-        out[columns] = mean_of([row[columns] for row in rows], shares)
+        out[columns] = compute_mean([row[columns] for row in rows], shares)
 
     map_blocks(block_mean, out.size, threads)
     return out
 
 
-def shares_of(group: Sequence[int], weights: Mapping[int, float] | None) -> tuple[float, ...] | None:
+def list_shares(group: Sequence[int], weights: Mapping[int, float] | None) -> tuple[float, ...] | None:
     """List the weights of a group's clients; None if they are equal, for the bits of the plain mean."""
     if weights is None:
         return None
@@ -310,34 +314,34 @@ def map_blocks(function: Callable[[slice], T], width: int, threads: int = 1) -> 
     """Call a function for each block of columns, `threads` at a time; return the results in their order."""
     columns = [slice(start, min(start + BLOCK, width)) for start in range(0, width, BLOCK)]
     # One BLAS thread: several would add partial sums in an order that depends on the machine.
-    with _blas().limit(limits=1, user_api="blas"):
+    with _find_blas().limit(limits=1, user_api="blas"):
         # Blocks are summed in their order either way, so the bits do not depend on the number of threads.
-        if threads == 1 or width < LONG:
+        if threads == 1 or width < LONG_VECTOR:
             return [function(part) for part in columns]
         with ThreadPoolExecutor(threads) as pool:
             return list(pool.map(function, columns))
 
 
-def _reference(vectors: Sequence[Vector], width: int) -> int:
+def _find_reference(vectors: Sequence[Vector], width: int) -> int:
     """Find the shortest vector that is not zero, by a sample of entries; return its position.
 
     Differences from a long vector would cancel the digits that distinguish short ones.
     """
-    step = max(1, width // SAMPLE)
+    step = max(1, width // SAMPLE_ENTRIES)
     norms_K = [float(np.linalg.norm(vector[:width:step])) for vector in vectors]
     return min(range(len(norms_K)), key=lambda index: (norms_K[index] == 0, norms_K[index]))
 
 
-def _block_products(vectors: list[Vector], columns: slice) -> Matrix:
+def _multiply_block(vectors: list[Vector], columns: slice) -> Matrix:
     """Compute the Gram matrix of (r, c_1, .., c_K-1) in these columns: the first vector is the reference."""
     num_rows = len(vectors)
-    block = np.empty((-(-num_rows // LANES) * LANES, columns.stop - columns.start), np.float32)
-    _fill(block, vectors, columns)
+    block = np.empty((-(-num_rows // ROW_MULTIPLE) * ROW_MULTIPLE, columns.stop - columns.start), np.float32)
+    _fill_block(block, vectors, columns)
     return (block @ block.T)[:num_rows, :num_rows].astype(np.float64)
 
 
-def _tiled_products(vectors: list[Vector], columns: slice) -> Matrix:
-    """Compute the same as `_block_products`, as a float64 sum over tiles of products.
+def _multiply_tiles(vectors: list[Vector], columns: slice) -> Matrix:
+    """Compute the same as `_multiply_block`, as a float64 sum over tiles of products.
 
     Only those above the diagonal are computed.
     """
@@ -346,22 +350,22 @@ def _tiled_products(vectors: list[Vector], columns: slice) -> Matrix:
     num_tiles = -(-width // TILE)
     # A row of zeros at least: of a matrix and its own transpose NumPy asks for `ssyrk`, which copies both.
     # Columns to spare: rows at a distance of a power of two would share a few lines of the cache.
-    block = np.empty((4 * (num_rows // 4 + 1), num_tiles * TILE + LANES), np.float32)
-    _fill(block[:, :width], vectors, columns)
+    block = np.empty((4 * (num_rows // 4 + 1), num_tiles * TILE + ROW_MULTIPLE), np.float32)
+    _fill_block(block[:, :width], vectors, columns)
     block[:, width:] = 0.0
     tiles = block[:, : num_tiles * TILE].reshape(len(block), num_tiles, TILE).transpose(1, 0, 2)
     products = np.zeros((len(block), len(block)))
-    for first in range(0, num_rows, BAND):
-        rows = slice(first, min(first + BAND, len(block) - 1))
-        for start in range(first, len(block), ACROSS):
-            others = slice(start, start + ACROSS)
+    for first in range(0, num_rows, BAND_ROWS):
+        rows = slice(first, min(first + BAND_ROWS, len(block) - 1))
+        for start in range(first, len(block), BAND_COLUMNS):
+            others = slice(start, start + BAND_COLUMNS)
             tile_products = np.matmul(tiles[:, rows], tiles[:, others].transpose(0, 2, 1))
             products[rows, others] = tile_products.sum(axis=0, dtype=np.float64)
     upper = np.triu(products[:num_rows, :num_rows])
     return upper + np.triu(upper, 1).T
 
 
-def _fill(block: Vector, vectors: list[Vector], columns: slice) -> None:
+def _fill_block(block: Vector, vectors: list[Vector], columns: slice) -> None:
     """Write r, c_1, .., c_K-1 into the rows of `block`, and zeros into the others."""
     block[0] = vectors[0][columns]
     for row, vector in zip(block[1:], vectors[1:], strict=False):
@@ -370,7 +374,7 @@ def _fill(block: Vector, vectors: list[Vector], columns: slice) -> None:
 
 
 @cache
-def _blas() -> ThreadpoolController:
+def _find_blas() -> ThreadpoolController:
     """Find the BLAS libraries of this process, which takes milliseconds.
 
     Products run on one thread, so that their bits do not depend on the number of cores.
@@ -381,4 +385,4 @@ def _blas() -> ThreadpoolController:
 @cache
 def _has_small_kernels() -> bool:
     """Check whether OpenBLAS multiplies small factors on this processor without copying them."""
-    return any(library.get("architecture") in AS_THEY_LIE for library in _blas().info())
+    return any(library.get("architecture") in SMALL_KERNEL_CPUS for library in _find_blas().info())

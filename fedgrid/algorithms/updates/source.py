@@ -32,7 +32,7 @@ Example:
 """
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 """Arrays by name."""
-Compute: TypeAlias = Callable[[Sequence[str]], list[Arrays]]
+ComputeStatistics: TypeAlias = Callable[[Sequence[str]], list[Arrays]]
 """Function from the names of missing statistics to the statistics, in their order."""
 UPDATE = "update"
 """Name of a client's update among its outputs."""
@@ -57,7 +57,7 @@ class Layout:
     """
 
     names: tuple[str, ...]
-    """Tensor names as in `torch.nn.Module.state_dict`, in the vector's order."""
+    """Tensor names as in `torch.nn.SourceModule.state_dict`, in the vector's order."""
     shapes: tuple[tuple[int, ...], ...]
     """Shape of each tensor."""
     num_parameters: int
@@ -122,7 +122,7 @@ class Source(Protocol):
         It may train the clients first: where a round comes from the round cache, its updates are not stored.
         """
 
-    def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
+    def cached(self, clients_of: Mapping[str, Sequence[int]], compute: ComputeStatistics) -> list[Arrays]:
         """Return the named statistics; compute those that are not cached.
 
         Args:
@@ -131,7 +131,7 @@ class Source(Protocol):
         """
 
 
-def read_only(arrays: Iterable[NDArray[Any]]) -> list[NDArray[Any]]:
+def make_read_only(arrays: Iterable[NDArray[Any]]) -> list[NDArray[Any]]:
     """Make arrays read-only and return them."""
     arrays = list(arrays)
     for array in arrays:
@@ -139,7 +139,7 @@ def read_only(arrays: Iterable[NDArray[Any]]) -> list[NDArray[Any]]:
     return arrays
 
 
-class InMemory:
+class InMemorySource:
     """A source of updates that are in memory; nothing is cached."""
 
     def __init__(
@@ -154,12 +154,12 @@ class InMemory:
         """Return the updates of clients, or another of their outputs."""
         return [self._outputs[output][client] for client in clients]
 
-    def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
+    def cached(self, clients_of: Mapping[str, Sequence[int]], compute: ComputeStatistics) -> list[Arrays]:
         """Compute every statistic."""
         return compute(list(clients_of))
 
 
-def statistic_name(statistic: str, *inputs: object) -> str:
+def build_statistic_name(statistic: str, *inputs: object) -> str:
     """Build the name under which a statistic of these inputs is cached."""
     # A digest, because the clients of a large federation would make a very long name.
     return f"{statistic}-{sha256(repr(inputs).encode()).hexdigest()[:16]}"

@@ -13,36 +13,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.updates.products import (
-    UPDATES,
+    UPDATE_PRECISION,
     Products,
-    cross_products,
-    inner_products,
-    manhattan_distances,
-    mean_direction,
-    mean_vector,
-    merged,
-    shares_of,
-    standardised_products,
+    compute_cross_products,
+    compute_inner_products,
+    compute_manhattan_distances,
+    compute_mean_direction,
+    compute_mean_vector,
+    compute_standardised_products,
+    list_shares,
+    merge_duplicates,
 )
 from fedgrid.algorithms.updates.source import (
     UPDATE,
     Arrays,
-    InMemory,
+    InMemorySource,
     Layout,
     Matrix,
     Source,
     Vector,
-    read_only,
-    statistic_name,
+    build_statistic_name,
+    make_read_only,
 )
 
-Combine = Callable[[Sequence[Vector], Sequence[float] | None, int], Vector]
+CombineVectors = Callable[[Sequence[Vector], Sequence[float] | None, int], Vector]
 """Function from vectors, their shares (None: equal) and a number of threads to one vector, float32."""
 MeanNoise = Callable[[Vector, Sequence[int], Sequence[float] | None, str], Vector]
 """Function from a mean, its clients, their shares (None: equal) and the output that it is of to the mean that
 the server takes."""
 
-Around = Callable[[Callable[..., Any], str], AbstractContextManager[Any]]
+StatisticContext = Callable[[Callable[..., Any], str], AbstractContextManager[Any]]
 """Function from what computes a statistic, and the statistic's name, to the context in which it is called."""
 
 
@@ -105,12 +105,12 @@ class Updates:
         sampled: Iterable[int] | None = None,
         held_out: Iterable[int] = (),
         noise: MeanNoise | None = None,
-        least: float = UPDATES,
-        around: Around = lambda *_: nullcontext(),
+        least: float = UPDATE_PRECISION,
+        around: StatisticContext = lambda *_: nullcontext(),
     ) -> None:
         if isinstance(vectors, Mapping):
             self.clients = tuple(sorted(vectors))
-            self._source: Source = InMemory(vectors)
+            self._source: Source = InMemorySource(vectors)
         else:
             self.clients = tuple(sorted(clients or ()))
             self._source = vectors
@@ -156,7 +156,7 @@ class Updates:
             around=self._around,
         )
         # A part's products are a submatrix: no second pass over the updates.
-        part.products = self.products.select(positions)
+        part.products = self.products.select_vectors(positions)
         return part
 
     def groups(self, labels_K: NDArray[np.int64]) -> dict[int, list[int]]:
@@ -180,7 +180,9 @@ class Updates:
         # A view of a cluster may be empty.
         if not self.clients:
             return Products(np.zeros((0, 0)), np.zeros(0), 0.0)
-        return self._products("products", lambda: inner_products(self._vectors, self._width, self._threads))
+        return self._load_products(
+            "products", lambda: compute_inner_products(self._fetch_vectors, self._width, self._threads)
+        )
 
     @property
     def gram_KK(self) -> Matrix:
@@ -196,7 +198,7 @@ class Updates:
     @property
     def mean_norm(self) -> float:
         """Euclidean norm of the mean update, by the run's weights."""
-        shares = shares_of(self.clients, self.weights)
+        shares = list_shares(self.clients, self.weights)
         if shares is None:
             return float(np.sqrt(max(self.gram_KK.mean(), 0.0)))
         # |sum s_i u_i|^2 = s' G s: no pass over the updates.
@@ -206,13 +208,15 @@ class Updates:
     @property
     def cosine_distances_KK(self) -> Matrix:
         """Cosine distances 1 - cos, in [0, 2], float64, shape (K, K); a zero update is at 1 to all others."""
-        return merged(self.products.cosine_distances_KK, self.products.same_directions(self._least))
+        return merge_duplicates(
+            self.products.cosine_distances_KK, self.products.find_same_directions(self._least)
+        )
 
     @property
     def euclidean_distances_KK(self) -> Matrix:
         """Euclidean distances, float64, shape (K, K)."""
         distances_KK = np.sqrt(self.products.squared_distances_KK)
-        return merged(distances_KK, self.products.same_vectors(self._least))
+        return merge_duplicates(distances_KK, self.products.find_same_vectors(self._least))
 
     @cached_property
     def standardised_distances_KK(self) -> Matrix:
@@ -222,30 +226,34 @@ class Updates:
         All entries then count alike, also those in which clients differ by rounding only, so updates of one
         direction are set to distance 0. Zero updates are at distance 1.
         """
-        standardised = self._products(
+        standardised = self._load_products(
             "standardised",
-            lambda: standardised_products(self._vectors, self.norms_K, self._width, self._threads),
+            lambda: compute_standardised_products(
+                self._fetch_vectors, self.norms_K, self._width, self._threads
+            ),
         )
         # Merged twice: standardising enlarges the rounding of entries that hardly differ, so updates that
         # were the same before stay the same.
-        distances_KK = merged(standardised.cosine_distances_KK, standardised.same_directions(self._least))
-        return merged(distances_KK, self.products.same_directions(self._least))
+        distances_KK = merge_duplicates(
+            standardised.cosine_distances_KK, standardised.find_same_directions(self._least)
+        )
+        return merge_duplicates(distances_KK, self.products.find_same_directions(self._least))
 
     @cached_property
     def manhattan_distances_KK(self) -> Matrix:
         """Sums of absolute differences, float64, shape (K, K); a pass of its own over the updates."""
-        sums = self._cached(
+        sums = self._load_statistic_of_view(
             "manhattan",
-            lambda: {"sums_KK": manhattan_distances(self._vectors, self._width, self._threads)},
+            lambda: {"sums_KK": compute_manhattan_distances(self._fetch_vectors, self._width, self._threads)},
         )
-        return merged(sums["sums_KK"], self.products.same_vectors(self._least))
+        return merge_duplicates(sums["sums_KK"], self.products.find_same_vectors(self._least))
 
     def vectors(self) -> list[Vector]:
         """Fetch the updates themselves, each float32, shape (P,), in the order of `clients`.
 
         In a round from the round cache this makes the clients train again.
         """
-        return self._vectors
+        return self._fetch_vectors
 
     def outputs(self, name: str) -> list[NDArray[Any]]:
         """Fetch a named output of each reply, in the order of `clients`.
@@ -253,7 +261,7 @@ class Updates:
         These are the arrays of `LocalRule.outputs`, `predictions` of an order with `infer`, and `losses`. In
         a round from the round cache this makes the clients train again; `derived` and `means` do not.
         """
-        return read_only(self._source.fetch(self.clients, name))
+        return make_read_only(self._source.fetch(self.clients, name))
 
     def derived(self, output: str, name: str, compute: Callable[[list[NDArray[Any]]], Arrays]) -> Arrays:
         """Compute something from a named output of all replies; runs that share this round compute it once.
@@ -270,12 +278,12 @@ class Updates:
         """
         name = f"{output}-{name}"
 
-        def computed() -> Arrays:
+        def compute_output() -> Arrays:
             outputs = self.outputs(output)
             with self._around(compute, name):
                 return compute(outputs)
 
-        return self._statistic(name, computed)
+        return self._load_statistic(name, compute_output)
 
     def mean(self, weights: Mapping[int, float] | None = None) -> Vector:
         """Compute the mean update over the whole state, float32, shape (P,); `weights` as in `means`."""
@@ -299,18 +307,18 @@ class Updates:
         """
         weights = self.weights if weights is None else weights
         # Without noise in the cache: other runs have other noise, or none.
-        means = self.combine(groups, mean_vector, "mean", weights=weights, output=output)
+        means = self.combine(groups, compute_mean_vector, "mean", weights=weights, output=output)
         if self._noise is None:
             return means
         return [
-            self._noise(mean_P, group, shares_of(group, weights), output)
+            self._noise(mean_P, group, list_shares(group, weights), output)
             for mean_P, group in zip(means, groups, strict=True)
         ]
 
     def combine(
         self,
         groups: Sequence[Sequence[int]],
-        combine: Combine,
+        combine: CombineVectors,
         *name: str,
         weights: Mapping[int, float] | None = None,
         output: str = UPDATE,
@@ -330,28 +338,28 @@ class Updates:
         weights = self.weights if weights is None else weights
 
         # A statistic's name has the group and its shares, so that runs with other weights do not share it.
-        def key(group: Sequence[int]) -> str:
+        def build_key(group: Sequence[int]) -> str:
             # Plain ints: the name is made of a text, and NumPy's numbers have another one.
-            return statistic_name(*name, output, tuple(map(int, group)), shares_of(group, weights))
+            return build_statistic_name(*name, output, tuple(map(int, group)), list_shares(group, weights))
 
-        by_key = {key(group): group for group in groups}
+        by_key = {build_key(group): group for group in groups}
 
-        def compute(missing: Sequence[str]) -> list[Arrays]:
+        def compute_missing(missing: Sequence[str]) -> list[Arrays]:
             missing_groups = [by_key[name] for name in missing]
             # Fetched once for all groups: a client may be in several.
             members = sorted({client for group in missing_groups for client in group})
             vectors = dict(zip(members, self._source.fetch(members, output), strict=True))
             rows = [[vectors[client] for client in group] for group in missing_groups]
-            shares = [shares_of(group, weights) for group in missing_groups]
-            return [combined(*of_group) for of_group in zip(missing, rows, shares, strict=True)]
+            shares = [list_shares(group, weights) for group in missing_groups]
+            return [combine_group(*of_group) for of_group in zip(missing, rows, shares, strict=True)]
 
-        def combined(name: str, rows: Sequence[Vector], shares: Sequence[float] | None) -> Arrays:
+        def combine_group(name: str, rows: Sequence[Vector], shares: Sequence[float] | None) -> Arrays:
             with self._around(combine, name):
                 return {"vector_P": combine(rows, shares, self._threads)}
 
         # By key, because two groups may be equal: each is computed once.
-        cached = dict(zip(by_key, self._source.cached(by_key, compute), strict=True))
-        return read_only(cached[key(group)]["vector_P"] for group in groups)
+        cached = dict(zip(by_key, self._source.cached(by_key, compute_missing), strict=True))
+        return make_read_only(cached[build_key(group)]["vector_P"] for group in groups)
 
     def mean_direction(self) -> Vector:
         """Compute the mean of the updates scaled to length 1, float32, shape (P,).
@@ -360,7 +368,9 @@ class Updates:
         that norms and distances do not see. It is used for distances, so weights have no effect.
         """
         out = np.zeros(self.layout.size, np.float32)
-        out[: self._width] = mean_direction(self._vectors, self.norms_K, self._width, self._threads)
+        out[: self._width] = compute_mean_direction(
+            self._fetch_vectors, self.norms_K, self._width, self._threads
+        )
         return out
 
     def mean_distances(self, directions: Sequence[Vector]) -> Matrix:
@@ -372,29 +382,29 @@ class Updates:
         Returns:
             Distances, float64, shape (K, D); the updates of this view must not be zero.
         """
-        products_KD = cross_products(self._vectors, directions, self._width, self._threads)
+        products_KD = compute_cross_products(self._fetch_vectors, directions, self._width, self._threads)
         return 1 - products_KD / self.norms_K[:, None]
 
     @cached_property
-    def _vectors(self) -> list[Vector]:
+    def _fetch_vectors(self) -> list[Vector]:
         """All updates of the view, read-only; fetched once."""
-        return read_only(self._source.fetch(self.clients))
+        return make_read_only(self._source.fetch(self.clients))
 
-    def _products(self, statistic: str, compute: Callable[[], Products]) -> Products:
+    def _load_products(self, statistic: str, compute: Callable[[], Products]) -> Products:
         """Load inner products from the source's cache; compute them on a miss."""
-        arrays = self._cached(statistic, lambda: compute().arrays())
+        arrays = self._load_statistic_of_view(statistic, lambda: compute().to_arrays())
         return Products(arrays["differences_KK"], arrays["cross_K"], float(arrays["common"]))
 
-    def _cached(self, statistic: str, compute: Callable[[], Arrays]) -> Arrays:
+    def _load_statistic_of_view(self, statistic: str, compute: Callable[[], Arrays]) -> Arrays:
         """Load a statistic of all updates in this view from the source's cache; compute it on a miss."""
         # Runs that compare the whole state share rounds with runs that compare the parameters.
         seen = "parameters" if self._width == self.layout.num_parameters else "state"
-        return self._statistic(f"{statistic}-{seen}", compute)
+        return self._load_statistic(f"{statistic}-{seen}", compute)
 
-    def _statistic(self, name: str, compute: Callable[[], Arrays]) -> Arrays:
+    def _load_statistic(self, name: str, compute: Callable[[], Arrays]) -> Arrays:
         """Load a statistic by its name and the view's clients; compute it on a miss."""
         (arrays,) = self._source.cached(
-            {statistic_name(name, self.clients): self.clients}, lambda _: [compute()]
+            {build_statistic_name(name, self.clients): self.clients}, lambda _: [compute()]
         )
-        read_only(arrays.values())
+        make_read_only(arrays.values())
         return arrays

@@ -87,7 +87,7 @@ PLUGIN_MODULE = "fedgrid_plugin_"
 """Prefix of the name under which a plugin's file is imported as a module."""
 
 
-def in_plugin(error: BaseException) -> str:
+def find_plugin_line(error: BaseException) -> str:
     """Find the line of a plugin that an error comes from, as `plugin mine.py, line 12: `; empty if none.
 
     It is the innermost such line: the plugin may have called fedgrid, torch or NumPy, which then raised the
@@ -103,7 +103,7 @@ def in_plugin(error: BaseException) -> str:
     return place
 
 
-OF_CODE = (
+CODE_ERRORS = (
     ArithmeticError,
     AssertionError,
     AttributeError,
@@ -127,18 +127,18 @@ def is_final(error: BaseException) -> bool:
         return isinstance(error, FinalError | ConfigError)
     if is_denied(error):
         return True
-    return bool(in_plugin(error)) and is_of_code(error)
+    return bool(find_plugin_line(error)) and is_code_error(error)
 
 
-def is_of_code(error: BaseException) -> bool:
+def is_code_error(error: BaseException) -> bool:
     """Check whether an error comes from a mistake in code rather than from the machine that runs it."""
     # torch raises a bare RuntimeError for shapes that do not fit and for a GPU without memory; only the text
     # tells them apart. Subclasses, such as OutOfMemoryError, are the machine's.
-    of_torch = type(error) is RuntimeError and "CUDA" not in str(error)
-    return of_torch or isinstance(error, OF_CODE)
+    is_torch_error = type(error) is RuntimeError and "CUDA" not in str(error)
+    return is_torch_error or isinstance(error, CODE_ERRORS)
 
 
-def plugin_of(item: type | Callable[..., object], method: str = "") -> str:
+def find_plugin_file(item: type | Callable[..., object], method: str = "") -> str:
     """Find the plugin that defines a class or function, as `plugin mine.py, line 3: `; empty if none.
 
     Args:
@@ -171,12 +171,12 @@ ABBREVIATIONS = {
 """Keys as papers and other tools write them, too far from ours to be matched by their letters."""
 
 
-OF_PLUGINS = ("algorithm", "model", "dataset", "split")
+PLUGIN_KINDS = ("algorithm", "model", "dataset", "split")
 """Kinds of names in a run that a plugin can define."""
 
 
-def unknown(
-    kind: str, given: str, choices: Iterable[str], also: Mapping[str, str] = MappingProxyType({})
+def unknown_name_error(
+    kind: str, given: str, choices: Iterable[str], aliases: Mapping[str, str] = MappingProxyType({})
 ) -> ConfigError:
     """Build the error for a name that is not in a registry; it suggests the nearest name.
 
@@ -184,23 +184,23 @@ def unknown(
         kind: what the name stands for, which is also the configuration's key, as `model`.
         given: the unknown name.
         choices: the names of the registry.
-        also: other spellings in small letters -> name of the registry. Default: none.
+        aliases: other spellings in small letters -> name of the registry. Default: none.
     """
     choices, instead = list(choices), ""
-    if kind in OF_PLUGINS:
+    if kind in PLUGIN_KINDS:
         file = given if given.endswith(".py") else "FILE.py"
         instead = f"one of your own: --plugin {file}, and the name that it has there; "
-    meant = hint(given, choices, also) or instead
-    message = f"unknown {kind} '{given}'; {meant}known: {', '.join(choices)}"
+    suggestion = suggest_name(given, choices, aliases) or instead
+    message = f"unknown {kind} '{given}'; {suggestion}known: {', '.join(choices)}"
     return ConfigError(message, (kind,))
 
 
-def unknown_key(
+def unknown_key_error(
     given: str,
     where: str,
     allowed: Iterable[str],
     key: Sequence[str] = (),
-    inner: Mapping[str, str] = MappingProxyType({}),
+    nested_keys: Mapping[str, str] = MappingProxyType({}),
 ) -> ConfigError:
     """Build the error for a key that a section does not have; it suggests the nearest key.
 
@@ -209,32 +209,34 @@ def unknown_key(
         where: the section, as `training`; empty at the top.
         allowed: the keys that the section has.
         key: path of the unknown key in the configuration. Default: not known.
-        inner: last part of a key of another section -> its whole path, as `rounds` -> `training.rounds`, for
-            a key that is written without its section. Default: none.
+        nested_keys: last part of a key of another section -> its whole path, as `rounds` ->
+            `training.rounds`, for a key that is written without its section. Default: none.
     """
     allowed = list(allowed)
     inside = f" in {where}" if where else ""
-    meant = hint(given, allowed, inner=inner)
-    return ConfigError(f"unknown key '{given}'{inside}; {meant}allowed: {', '.join(allowed) or 'none'}", key)
+    suggestion = suggest_name(given, allowed, nested_keys=nested_keys)
+    return ConfigError(
+        f"unknown key '{given}'{inside}; {suggestion}allowed: {', '.join(allowed) or 'none'}", key
+    )
 
 
-def hint(
+def suggest_name(
     given: str,
     choices: Iterable[str],
-    also: Mapping[str, str] = MappingProxyType({}),
-    inner: Mapping[str, str] = MappingProxyType({}),
+    aliases: Mapping[str, str] = MappingProxyType({}),
+    nested_keys: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Suggest the nearest name as a question, such as `did you mean 'fedavg'? `; empty if none is near.
 
     Args:
         given: what the user wrote.
         choices: the names that exist.
-        also: other spellings in small letters -> one of `choices`. Default: none.
-        inner: last part of a nested key -> its whole path. Default: none.
+        aliases: other spellings in small letters -> one of `choices`. Default: none.
+        nested_keys: last part of a nested key -> its whole path. Default: none.
     """
     choices = list(choices)
-    other = {name: meant for name, meant in also.items() if meant in choices}
-    names = {**inner, **other, **{name: name for name in choices}}
+    other = {name: meant for name, meant in aliases.items() if meant in choices}
+    names = {**nested_keys, **other, **{name: name for name in choices}}
     # An abbreviation or another case of the letters is a certain match; letters alone are a guess.
     exact = next((word for word in (ABBREVIATIONS.get(given), given.lower()) if word in names), None)
     near = [exact] if exact else get_close_matches(given, names, n=1)
@@ -244,7 +246,7 @@ def hint(
 
 
 @contextmanager
-def of_client(client: int, round_index: int | None) -> Iterator[None]:
+def client_error_context(client: int, round_index: int | None) -> Iterator[None]:
     """Put the client and the round in front of an error's message; the error itself becomes its cause.
 
     Args:
@@ -259,13 +261,13 @@ def of_client(client: int, round_index: int | None) -> Iterator[None]:
         yield
     except Exception as error:
         is_ours = isinstance(error, FedgridError)
-        cause = f"{error}" if is_ours else f"{in_plugin(error)}{type(error).__name__}: {error}"
+        cause = f"{error}" if is_ours else f"{find_plugin_line(error)}{type(error).__name__}: {error}"
         when = "its message" if round_index is None else f"round {round_index + 1}"
         kind = FinalError if is_final(error) else RunError
         raise kind(f"client {client}, {when}: {cause}") from error
 
 
-def abbreviate(names: Sequence[str], number: int = 3) -> str:
+def abbreviate_names(names: Sequence[str], number: int = 3) -> str:
     """Join the first few names for a message, and count the others."""
     more = f" and {len(names) - number} more" if len(names) > number else ""
     return ", ".join(names[:number]) + more

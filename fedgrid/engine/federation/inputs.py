@@ -18,7 +18,7 @@ DTYPES: dict[Kind, np.dtype[Any]] = {
 }
 """The type in which examples are stored, by kind. Models receive pixels as float32 in [0, 1], all else as
 stored."""
-CALLED: dict[Kind, str] = {"pixels": "images", "numbers": "numbers", "tokens": "tokens"}
+KIND_NAMES: dict[Kind, str] = {"pixels": "images", "numbers": "numbers", "tokens": "tokens"}
 """What messages call the examples of a kind."""
 
 
@@ -30,7 +30,7 @@ class Inputs:
     number of classes, see `ModelEntry.module`.
 
     Args:
-        kind: `pixels`, `numbers` or `tokens`.
+        kind: `image_inputs`, `numbers` or `tokens`.
         shape: shape of one example.
         vocabulary: number of different tokens. Default: 0, for pixels and numbers.
         padding: token that fills short texts. Default: None, no padding.
@@ -45,7 +45,7 @@ class Inputs:
     """
 
     kind: Kind
-    """`pixels`: float32 in [0, 1]. `numbers`: float32. `tokens`: int64, counted from 0."""
+    """`image_inputs`: float32 in [0, 1]. `numbers`: float32. `tokens`: int64, counted from 0."""
     shape: tuple[int, ...]
     """Of an image (channels, height, width); of numbers (columns,), or (channels, length) of a series; of
     tokens (length,)."""
@@ -72,7 +72,7 @@ class Inputs:
         return f"images of {size} pixels"
 
 
-def random_examples(inputs: Inputs, count: int, rng: np.random.Generator) -> NDArray[Any]:
+def draw_examples(inputs: Inputs, count: int, rng: np.random.Generator) -> NDArray[Any]:
     """Draw examples whose values do not matter, with the shape and type of `ImageSet.images`."""
     size = (count, *inputs.shape)
     if inputs.kind == "numbers":
@@ -80,6 +80,6 @@ def random_examples(inputs: Inputs, count: int, rng: np.random.Generator) -> NDA
     return rng.integers(0, inputs.vocabulary or 256, size, DTYPES[inputs.kind])
 
 
-def pixels(*shape: int) -> Inputs:
+def image_inputs(*shape: int) -> Inputs:
     """Build the `Inputs` of images with these channels, height and width."""
     return Inputs("pixels", shape)

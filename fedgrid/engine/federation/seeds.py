@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     import torch
 
 
-def generator(seed: int, purpose: str, *, client: int = -1, round_index: int = -1) -> np.random.Generator:
+def make_generator(
+    seed: int, purpose: str, *, client: int = -1, round_index: int = -1
+) -> np.random.Generator:
     """Make the generator of a purpose, independent of all others and of the order of calls.
 
     Args:
@@ -27,23 +29,23 @@ def generator(seed: int, purpose: str, *, client: int = -1, round_index: int = -
         client: the client, if the purpose has one generator per client. Default: -1, none.
         round_index: the round, from 0, if the purpose has one generator per round. Default: -1, none.
     """
-    return np.random.default_rng(_number(f"{seed}/{purpose}/{client}/{round_index}"))
+    return np.random.default_rng(_hash_to_int(f"{seed}/{purpose}/{client}/{round_index}"))
 
 
-def root_seed(scenario: str, seed: int) -> int:
+def derive_root_seed(scenario: str, seed: int) -> int:
     """Derive the root seed of the runs of a scenario, in 0..2^128 - 1, from the seed that the user chose.
 
     Args:
         scenario: its name, as in `RunConfig.scenario`: data set, number of clients and split, but no path.
         seed: the user's seed.
     """
-    return _number(f"scenario {scenario}/{seed}")
+    return _hash_to_int(f"scenario {scenario}/{seed}")
 
 
 @contextmanager
-def seeded(device: str | None, rng: np.random.Generator) -> Iterator[None]:
+def temporary_seeds(device: str | None, rng: np.random.Generator) -> Iterator[None]:
     """Seed the global generators from `rng` for a `with` block, and restore their states after it."""
-    with restored(device):
+    with preserve_states(device):
         seed_all(device, rng)
         yield
 
@@ -57,19 +59,19 @@ def seed_all(device: str | None, rng: np.random.Generator) -> None:
     """
     # torch, NumPy, Python: the order of the three draws is part of a run's numbers. NumPy takes 32 bits only.
     seed = int(rng.integers(2**63))
-    for source in _of_torch(device):
+    for source in _torch_generators(device):
         source.manual_seed(seed)
     np.random.seed(int(rng.integers(2**32)))
     random.seed(int(rng.integers(2**63)))
 
 
 @contextmanager
-def restored(device: str | None) -> Iterator[None]:
+def preserve_states(device: str | None) -> Iterator[None]:
     """Restore the states of the generators that `seed_all` seeds, after a `with` block.
 
     Restoring takes ten times as long as seeding, so one block may enclose the calls of many clients.
     """
-    sources = _of_torch(device)
+    sources = _torch_generators(device)
     before = [source.get_state() for source in sources]
     before_numpy, before_python = np.random.get_state(), random.getstate()
     try:
@@ -81,7 +83,7 @@ def restored(device: str | None) -> Iterator[None]:
         random.setstate(before_python)
 
 
-def _of_torch(device: str | None) -> list["torch.Generator"]:
+def _torch_generators(device: str | None) -> list["torch.Generator"]:
     """List torch's global generators: the CPU's and that of `device`, if a GPU; none without a device."""
     if device is None:
         return []
@@ -95,16 +97,16 @@ def _of_torch(device: str | None) -> list["torch.Generator"]:
     return sources
 
 
-def global_states() -> tuple[object, ...]:
-    """Read the states of the generators that `seeded` seeds on the CPU, to compare them."""
+def read_global_states() -> tuple[object, ...]:
+    """Read the states of the generators that `temporary_seeds` seeds on the CPU, to compare them."""
     import torch
 
-    name, keys, *rest = np.random.get_state()
+    name, keys, *counters = np.random.get_state()
     state = torch.default_generator.get_state().numpy().tobytes()
-    return state, (name, np.asarray(keys).tobytes(), *rest), random.getstate()
+    return state, (name, np.asarray(keys).tobytes(), *counters), random.getstate()
 
 
-def _number(text: str) -> int:
+def _hash_to_int(text: str) -> int:
     """Hash a text to a seed of 128 bits."""
     # 128 bits are the size of the pool of NumPy's SeedSequence; SHA-256 makes near seeds and purposes
     # independent.

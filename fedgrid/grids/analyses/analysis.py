@@ -19,17 +19,17 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.errors import ConfigError, RunError, StorageError
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.engine.runtime.data.datasets import find_dataset
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run import checkpoint
-from fedgrid.engine.runtime.run.run_folder import folder_of, last_round
-from fedgrid.engine.runtime.storage.format import manifest_of
+from fedgrid.engine.runtime.run.run_folder import build_folder_path, find_last_round
+from fedgrid.engine.runtime.storage.format import load_manifest
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.report.page import PageSection
-from fedgrid.tracking.scoring.axes import scenario_words
+from fedgrid.tracking.scoring.axes import format_scenario
 from fedgrid.tracking.scoring.run import Run
-from fedgrid.tracking.tables.table import Column, Row, Table, number
+from fedgrid.tracking.tables.table import Column, Row, Table, build_seed_mean_cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -120,21 +120,21 @@ class Context:
         Raises:
             DataError: Its images are missing.
         """
-        return find(config.dataset, self.data_dir)
+        return find_dataset(config.dataset, self.data_dir)
 
     def folder(self, config: RunConfig) -> Path:
         """Build the path of a run's folder."""
-        return folder_of(self.storage.root, config)
+        return build_folder_path(self.storage.root, config)
 
     def last_round(self, config: RunConfig) -> int:
         """Read the last round of a finished run, which may have stopped early."""
-        return last_round(self.folder(config), config)
+        return find_last_round(self.folder(config), config)
 
-    def stored(self, config: RunConfig) -> list[int]:
+    def stored_rounds(self, config: RunConfig) -> list[int]:
         """Read the rounds after which a state of the run is stored, in ascending order."""
         folder = self.folder(config)
         try:
-            states = manifest_of(folder).states
+            states = load_manifest(folder).states
         except FileNotFoundError:
             return []
         # A manifest also lists states whose files were deleted to save space.
@@ -148,7 +148,7 @@ class Context:
         Raises:
             ConfigError: There is none; the message lists the rounds after which there is one.
         """
-        stored = self.stored(config)
+        stored = self.stored_rounds(config)
         if number in stored:
             return
         if not stored:
@@ -156,8 +156,10 @@ class Context:
                 "there is no state of it: it was imported without its models, or they were deleted; leave it "
                 "out with --where, or run it again"
             )
-        kept = " and ".join(map(str, stored))
-        raise ConfigError(f"there is no state after round {number}, but after {kept}: give one as round=")
+        rounds_text = " and ".join(map(str, stored))
+        raise ConfigError(
+            f"there is no state after round {number}, but after {rounds_text}: give one as round="
+        )
 
     def state(self, job: Job, number: int | None = None) -> RunState:
         """Load the run's state after a round.
@@ -171,7 +173,7 @@ class Context:
         """
         folder = self.folder(job.config)
         try:
-            return checkpoint.load(folder, job.round if number is None else number)
+            return checkpoint.load_state(folder, job.round if number is None else number)
         # A storage that does not answer is no damage: the advice of the next clause would be wrong.
         except StorageError:
             raise
@@ -251,7 +253,7 @@ class Analysis(ABC):
         """
         # The plugin's bytes are part of the key, as a changed computation must not reuse results. It is None
         # for fedgrid's own analyses.
-        code = active.digest_of_analysis(self)
+        code = active.find_analysis_digest(self)
         text = json.dumps([code, settings.model_dump(mode="json")], sort_keys=True)
         return f"{self.name}-{sha256(text.encode()).hexdigest()[:12]}"
 
@@ -286,7 +288,9 @@ class Analysis(ABC):
             published: Whether the report compares with the papers' numbers.
         """
         text = f"{len(missing)} runs are not analysed yet." if missing else ""
-        yield PageSection(f"analysis-{self.name}", self.name.capitalize(), text, (self._table(results),))
+        yield PageSection(
+            f"analysis-{self.name}", self.name.capitalize(), text, (self._means_table(results),)
+        )
 
     def summary(
         self, results: Sequence[JobResult], missing: Sequence[Job], options: Any, grid: GridFolder
@@ -301,7 +305,7 @@ class Analysis(ABC):
             options: What the command line sets, as in `jobs`.
             grid: Folder of the grid.
         """
-        return Summary([self._table(results)])
+        return Summary([self._means_table(results)])
 
     def figures(self, result: JobResult) -> Mapping[str, "Figure"]:
         """Draw figures of a job for MLflow, none by default.
@@ -330,13 +334,13 @@ class Analysis(ABC):
         """
         return ""
 
-    def finite(self, result: JobResult) -> dict[str, float]:
+    def finite_metrics(self, result: JobResult) -> dict[str, float]:
         """Select those metrics of a run that are finite numbers."""
         return {name: value for name, value in self.metrics(result).items() if isfinite(value)}
 
-    def _table(self, results: Sequence[JobResult]) -> Table:
+    def _means_table(self, results: Sequence[JobResult]) -> Table:
         """Build the table of means of all metrics."""
-        metrics = [(result.run, self.finite(result)) for result in results]
+        metrics = [(result.run, self.finite_metrics(result)) for result in results]
         names = dict.fromkeys(name for _, values in metrics for name in values)
         columns = {name: Column(name.removeprefix(f"{self.name}/")) for name in names}
         return means_table(
@@ -363,8 +367,8 @@ def means_table(
         digits: Digits after the point by name, 3 by default.
     """
     rows: dict[tuple[str, str], list[Mapping[str, float]]] = {}
-    for run, of_run in numbers:
-        rows.setdefault((scenario_words(run.scenario), run.algorithm), []).append(of_run)
+    for run, run_numbers in numbers:
+        rows.setdefault((format_scenario(run.scenario), run.algorithm), []).append(run_numbers)
     scenarios = {scenario for scenario, _ in rows}
     return Table(
         name,
@@ -375,7 +379,7 @@ def means_table(
             Row(
                 algorithm,
                 tuple(
-                    number(
+                    build_seed_mean_cell(
                         # NaN keeps the place of a missing number, so that the cell shows over how many seeds
                         # it is a mean.
                         [seed.get(key, nan) for seed in seeds],

@@ -14,24 +14,24 @@ from typing import Any
 from rich.console import Console
 
 from fedgrid.engine.runtime.leases.lease import Lease
-from fedgrid.engine.runtime.leases.storage_id import claim
+from fedgrid.engine.runtime.leases.storage_id import claim_storage_id
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Analysis, Context, Job
-from fedgrid.grids.analyses.choose import find_runs, split_finished
 from fedgrid.grids.analyses.execute import Stopped, run_here, run_on_ray
 from fedgrid.grids.analyses.mlflow_log import log_to_mlflow
 from fedgrid.grids.analyses.report import describe_runs, find_results, select_for_report
-from fedgrid.grids.analyses.show import ProgressView, result_facts, show_plan, show_results
-from fedgrid.grids.display.plain import warn
+from fedgrid.grids.analyses.run_selection import find_runs, split_finished
+from fedgrid.grids.analyses.show import ProgressView, collect_facts, show_plan, show_results
+from fedgrid.grids.display.plain_console import warn
 from fedgrid.grids.planning.checks import check_origins
 from fedgrid.grids.planning.keys import make_result_keys
-from fedgrid.grids.ray_cluster.cluster import connected, known_nodes
-from fedgrid.grids.results import kept_plugins
+from fedgrid.grids.ray_cluster.cluster import connect_to_ray, find_nodes
+from fedgrid.grids.results import stored_plugins
 from fedgrid.grids.results.grid_folder import GridFolder
 
 
 @dataclass(frozen=True)
-class Result:
+class AnalysisEnd:
     """How a command ended. Its fields are printed with `--json`."""
 
     failed: int = 0
@@ -40,7 +40,7 @@ class Result:
     """Whether it ended early because of `fedgrid stop`."""
 
 
-def analyse(
+def analyse_runs(
     analysis: Analysis,
     name: str,
     storage: Storage,
@@ -53,7 +53,7 @@ def analyse(
     dry_run: bool = False,
     as_json: bool = False,
     trust: bool = False,
-) -> Result:
+) -> AnalysisEnd:
     """Analyse the finished runs of a grid, or one run, and show the results; what is done is not repeated.
 
     Args:
@@ -78,9 +78,9 @@ def analyse(
     storage.pull_marks()
     grid_name, runs = find_runs(name, storage, filters)
     grid = GridFolder(storage, grid_name)
-    kept_plugins.restore(grid.path, storage, runs, trust=trust)
+    stored_plugins.restore_plugins(grid.path, storage, runs, trust=trust)
     finished, waiting = split_finished(grid_name, runs, storage, "analyse")
-    context = Context(storage, data_dir, describe_runs(grid.runs(), storage))
+    context = Context(storage, data_dir, describe_runs(grid.read_runs(), storage))
     jobs = analysis.jobs(finished, options, context)
     for made in check_origins(finished, storage, data_dir, accept=True, imported=None):
         warn(f"{made}; they are analysed with the code and images that are here")
@@ -88,40 +88,40 @@ def analyse(
     in_process = in_process or analysis.in_process
     if todo and analysis.on_gpu and not in_process:
         # Refuses GPUs that torch cannot use: they are not silently left for the CPU.
-        known_nodes()
+        find_nodes()
     # 2. Show the plan, without the lease: it may be shown while another command works.
     if dry_run:
         show_plan(analysis, jobs, todo, waiting, as_json=as_json, console=console)
-        return Result()
+        return AnalysisEnd()
     # 3. Do the jobs while no other driver changes these runs.
     with Lease(storage, grid_name, make_result_keys(analysis.folder, finished), warn) as lease:
         # From here on an outage of the storage is waited for: finished jobs must not be lost for it.
-        storage = storage.patient(warn)
+        storage = storage.with_patience(warn)
         grid, context = GridFolder(storage, grid_name), replace(context, storage=storage)
         grid.withdraw_stop()
         # Before the jobs: after an interruption the report shows what is done, and says what is missing.
         select_for_report(analysis, grid, jobs)
-        result = Result()
+        result = AnalysisEnd()
         if todo:
             view = ProgressView(analysis, todo, len(jobs) - len(todo), console, quiet=as_json)
             # Ray prints messages of its own, until it has shut down.
             with redirect_stdout(sys.stderr) if as_json else nullcontext():
-                result = _work(analysis, todo, view, context, grid, lease, in_process=in_process)
+                result = _run_jobs(analysis, todo, view, context, grid, lease, in_process=in_process)
         # Logging and the summary write to the storage, so the driver checks that it still owns it.
-        claim(storage)
+        claim_storage_id(storage)
         results, missing = find_results(analysis, jobs, context.runs, storage)
         in_mlflow = log_to_mlflow(analysis, results, storage, grid)
         summary = analysis.summary(results, missing, options, grid)
     # 4. Show the results, after the lease is given back.
     if as_json:
         counts = {"grid": grid_name, "jobs": len(jobs), "done_before": len(jobs) - len(todo), **vars(result)}
-        print(json.dumps({**counts, "mlflow": in_mlflow, **result_facts(analysis, results, summary)}))
+        print(json.dumps({**counts, "mlflow": in_mlflow, **collect_facts(analysis, results, summary)}))
     else:
         show_results(analysis, summary, jobs, todo, grid, console)
     return result
 
 
-def _work(
+def _run_jobs(
     analysis: Analysis,
     todo: Sequence[Job],
     view: ProgressView,
@@ -130,21 +130,21 @@ def _work(
     lease: Lease,
     *,
     in_process: bool,
-) -> Result:
+) -> AnalysisEnd:
     """Do the jobs that are left, while holding the storage's lease."""
 
-    def tick() -> None:
+    def check_stop() -> None:
         """End the work if the lease is lost, or `fedgrid stop` was called."""
-        lease.check()
-        if grid.stop_asked():
+        lease.check_ownership()
+        if grid.is_stop_requested():
             raise Stopped
 
-    with nullcontext() if in_process else connected(), view:
+    with nullcontext() if in_process else connect_to_ray(), view:
         try:
             if in_process:
-                run_here(analysis, todo, context, tick, view.count)
+                run_here(analysis, todo, context, check_stop, view.count_end)
             else:
-                run_on_ray(analysis, todo, context, lease.token, tick, view.count)
+                run_on_ray(analysis, todo, context, lease.token, check_stop, view.count_end)
         except Stopped:
-            return Result(len(view.failures), stopped=True)
-    return Result(len(view.failures))
+            return AnalysisEnd(len(view.failures), stopped=True)
+    return AnalysisEnd(len(view.failures))

@@ -16,23 +16,23 @@ from time import perf_counter
 from typing import Any
 
 from fedgrid.engine.federation.errors import FedgridError, RunError
-from fedgrid.engine.federation.own_code import own_code
-from fedgrid.engine.federation.seeds import generator
-from fedgrid.engine.runtime.clients.placement import Placement, Request, plan
+from fedgrid.engine.federation.plugin_calls import plugin_call_context
+from fedgrid.engine.federation.seeds import make_generator
+from fedgrid.engine.runtime.clients.placement import Placement, PlacementRequest, plan_placement
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.leases.driver import check_driver
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.plugin import PluginSource
-from fedgrid.engine.runtime.run.failure import in_one_line
+from fedgrid.engine.runtime.run.failure import describe_error
 from fedgrid.grids.analyses.analysis import Analysis, Context, Job
 from fedgrid.grids.analyses.files import JobFiles
-from fedgrid.grids.ray_cluster.nodes import cluster_nodes
+from fedgrid.grids.ray_cluster.nodes import read_cluster_nodes
 
 CPUS = 1
 """CPUs that a task reserves; an actor on a GPU has what a client actor has."""
 RETRIES = 2
 """How often a job is started again whose process died."""
-LOOK_EVERY = 1.0
+POLL_SECONDS = 1.0
 """Seconds between checks of the lease while jobs run."""
 
 
@@ -69,7 +69,7 @@ def run_here(
     for job in jobs:
         tick()
         started = perf_counter()
-        cause = _try(analysis, job, context, tick)
+        cause = _try_job(analysis, job, context, tick)
         report_end(JobEnd(job, cause, perf_counter() - started))
 
 
@@ -93,19 +93,22 @@ def run_on_ray(
     """
     import ray
 
-    place = _place(analysis, jobs, context)
-    actors = _on_gpus(place) if place is not None and place.gpus_per_actor else []
+    place = _plan_placement(analysis, jobs, context)
+    actors = _start_actors(place) if place is not None and place.gpus_per_actor else []
     remote = Context(context.storage, context.data_dir, {}, "cuda" if actors else "cpu")
-    own = active.digest_of_analysis(analysis)
-    images = own_images.places(name for job in jobs for name in job.config.own_images)
+    own = active.find_analysis_digest(analysis)
+    images = own_images.list_places(name for job in jobs for name in job.config.own_images)
     left, unfinished = iter(jobs), len(jobs)
     waiting: dict[Any, tuple[Job | None, Any]] = {}
 
-    def give(method: Any) -> None:
+    def submit_next(method: Any) -> None:
         """Send the next job, if one is left, to a task or an actor."""
         if (job := next(left, None)) is not None:
             run_id = job.config.run_id
-            plugins = [*active.sources([own] if own else []), *active.sources(job.config.plugin_digests)]
+            plugins = [
+                *active.list_sources([own] if own else []),
+                *active.list_sources(job.config.plugin_digests),
+            ]
             # Pickled here, not by Ray: the task must load plugins before it can unpickle their classes. Each
             # job gets its own run only, as the context of thousands of runs would be sent with every job.
             work = pickle.dumps((analysis, job, replace(remote, runs={run_id: context.runs[run_id]})))
@@ -117,13 +120,13 @@ def run_on_ray(
     # Tasks are all sent at once; Ray starts as many as fit.
     task = ray.remote(num_cpus=CPUS, max_retries=RETRIES)(_task)
     for _ in () if actors else jobs:
-        give(task)
+        submit_next(task)
     while unfinished:
-        ready, _ = ray.wait(list(waiting), timeout=LOOK_EVERY)
+        ready, _ = ray.wait(list(waiting), timeout=POLL_SECONDS)
         tick()
         for ref in ready:
             job, method = waiting.pop(ref)
-            give(method)
+            submit_next(method)
             if job is None:
                 continue
             unfinished -= 1
@@ -134,7 +137,7 @@ def run_on_ray(
             report_end(JobEnd(job, cause, seconds))
 
 
-class _OnGpu:
+class _GpuActor:
     """An actor that does jobs on the GPU on which it was started."""
 
     def start(self) -> None:
@@ -145,19 +148,19 @@ class _OnGpu:
         return _task(*given)
 
 
-def _place(analysis: Analysis, jobs: Sequence[Job], context: Context) -> Placement | None:
+def _plan_placement(analysis: Analysis, jobs: Sequence[Job], context: Context) -> Placement | None:
     """Plan how jobs take turns on GPUs, as clients that train the runs' models do; None if they use CPUs."""
-    nodes = cluster_nodes()
+    nodes = read_cluster_nodes()
     if not analysis.on_gpu or not any(node.gpus for node in nodes):
         return None
     # Imports torch, which a driver of actors does without.
-    from fedgrid.grids.planning.gpu_share import with_gpu_share
+    from fedgrid.grids.planning.gpu_share import add_gpu_share
 
-    request = with_gpu_share([job.config for job in jobs], nodes, Request(), context.data_dir)
-    return plan(len(jobs), nodes, request)
+    request = add_gpu_share([job.config for job in jobs], nodes, PlacementRequest(), context.data_dir)
+    return plan_placement(len(jobs), nodes, request)
 
 
-def _on_gpus(place: Placement) -> list[Any]:
+def _start_actors(place: Placement) -> list[Any]:
     """Start the actors of a placement."""
     import ray
 
@@ -167,7 +170,7 @@ def _on_gpus(place: Placement) -> list[Any]:
         memory=place.memory_per_actor,
         max_restarts=-1,
         max_task_retries=RETRIES,
-    )(_OnGpu)
+    )(_GpuActor)
     return [actor.remote() for _ in range(place.num_actors)]
 
 
@@ -188,17 +191,17 @@ def _task(
     Returns:
         Why the job failed, None if it succeeded, and the seconds it took.
     """
-    own_images.know(images)
-    active.know(plugins)
+    own_images.register_places(images)
+    active.register_sources(plugins)
     for plugin in plugins:
-        active.activate([plugin.digest])
+        active.activate_plugins([plugin.digest])
     analysis, job, context = pickle.loads(work)
     started = perf_counter()
-    cause = _try(analysis, job, context, lambda: check_driver(context.storage, token))
+    cause = _try_job(analysis, job, context, lambda: check_driver(context.storage, token))
     return cause, perf_counter() - started
 
 
-def _try(analysis: Analysis, job: Job, context: Context, may_write: Callable[[], None]) -> str | None:
+def _try_job(analysis: Analysis, job: Job, context: Context, may_write: Callable[[], None]) -> str | None:
     """Do a job; return why it failed, None if it succeeded.
 
     Args:
@@ -210,18 +213,18 @@ def _try(analysis: Analysis, job: Job, context: Context, may_write: Callable[[],
     files = JobFiles(context.storage, analysis.folder, job)
     try:
         # The run's files may be at the storage's URI only. Results of analyses are not needed.
-        context.storage.pull(files.run.name, skip=(f"{analysis.folder}/",))
-        rng = generator(job.config.root_seed, f"own analysis {analysis.name}", round_index=job.round - 1)
-        with own_code(analysis, "compute", rng, context.device):
+        context.storage.pull(files.run_folder.name, skip=(f"{analysis.folder}/",))
+        rng = make_generator(job.config.root_seed, f"own analysis {analysis.name}", round_index=job.round - 1)
+        with plugin_call_context(analysis, "compute", rng, context.device):
             artifacts = analysis.compute(job, context)
         # After the computation and right before the write: a driver that has lost its lease must not write.
         may_write()
-        files.write(artifacts)
+        files.write_files(artifacts)
     except Stopped:
         raise
     except FedgridError as error:
-        return in_one_line(error)
+        return describe_error(error)
     except Exception as error:
         # Also a bug of ours, of a plugin or of a library: it must not stop the other jobs.
-        return f"{type(error).__name__}: {in_one_line(RunError(str(error)))}"
+        return f"{type(error).__name__}: {describe_error(RunError(str(error)))}"
     return None

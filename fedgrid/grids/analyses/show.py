@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.runtime.storage.hints import format_command
 from fedgrid.grids.analyses.analysis import Analysis, Job, JobResult, Summary
 from fedgrid.grids.analyses.execute import JobEnd
-from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.display.tables import duration
-from fedgrid.grids.display.text_table import TextTable, page_table
-from fedgrid.grids.results.axes import name_of, naming_keys
+from fedgrid.grids.display.plain_console import print_plain, warn
+from fedgrid.grids.display.tables import format_duration
+from fedgrid.grids.display.text_table import TextTable, build_text_table
+from fedgrid.grids.results.axes import find_naming_keys, format_run_name
 from fedgrid.grids.results.grid_folder import GridFolder
 
 COLUMNS = (
@@ -81,7 +81,7 @@ class ProgressView:
         self._console = console
         self._is_quiet = quiet
         # Names show only what differs between these runs.
-        self._axes = naming_keys(list({job.config.run_id: job.config for job in jobs}.values()))
+        self._axes = find_naming_keys(list({job.config.run_id: job.config for job in jobs}.values()))
         self._ended = 0
         self._before = before
         self._total = len(jobs)
@@ -99,11 +99,11 @@ class ProgressView:
     ) -> None:
         self._bar.stop()
 
-    def count(self, end: JobEnd) -> None:
+    def count_end(self, end: JobEnd) -> None:
         """Count and show a job that has ended."""
         self._bar.update(self._task, advance=1)
         self._ended += 1
-        name = f"{name_of(end.job.config, self._axes)} {self._analysis.slot(end.job) or ''}".rstrip()
+        name = f"{format_run_name(end.job.config, self._axes)} {self._analysis.slot(end.job) or ''}".rstrip()
         if end.cause is not None:
             self.failures.append(end)
             warn(f"{name}: {end.cause}")
@@ -113,11 +113,11 @@ class ProgressView:
             left = (perf_counter() - self._began) / self._ended * (self._total - self._ended)
             print_plain(
                 self._console,
-                f"{done} of {total}: {name}, {duration(end.seconds)}; {duration(left)} left",
+                f"{done} of {total}: {name}, {format_duration(end.seconds)}; {format_duration(left)} left",
             )
 
 
-def result_facts(analysis: Analysis, results: Sequence[JobResult], summary: Summary) -> dict[str, Any]:
+def collect_facts(analysis: Analysis, results: Sequence[JobResult], summary: Summary) -> dict[str, Any]:
     """Collect what `--json` prints of results: the metrics of each job, and the lines of the summary."""
     rows = [
         {
@@ -125,7 +125,7 @@ def result_facts(analysis: Analysis, results: Sequence[JobResult], summary: Summ
             "run_id": result.run.run_id,
             "algorithm": result.run.algorithm,
             "part": analysis.slot(result.job) or "",
-            **analysis.finite(result),
+            **analysis.finite_metrics(result),
         }
         for result in results
     ]
@@ -151,11 +151,11 @@ def show_results(
         console: Where results are shown.
     """
     for table in summary.tables:
-        console.print(page_table(table))
+        console.print(build_text_table(table))
     for line in summary.lines:
         print_plain(console, line)
     if not todo:
         print_plain(console, "already analysed")
     if any(analysis.slot(job) is not None for job in jobs):
-        plugin = () if active.digest_of_analysis(analysis) is None else ("--plugin", "FILE")
-        print_plain(console, f"In the report:  {command(grid.storage, 'report', grid.name, *plugin)}")
+        plugin = () if active.find_analysis_digest(analysis) is None else ("--plugin", "FILE")
+        print_plain(console, f"In the report:  {format_command(grid.storage, 'report', grid.name, *plugin)}")

@@ -25,7 +25,7 @@ Line: TypeAlias = tuple[int, list[str]]
 """Number, from 1, and cells."""
 
 
-def malformed(path: Path, line: int, got: str, expected: str) -> DataError:
+def build_line_error(path: Path, line: int, got: str, expected: str) -> DataError:
     """Build the error about a line of a file.
 
     Args:
@@ -37,7 +37,7 @@ def malformed(path: Path, line: int, got: str, expected: str) -> DataError:
     return DataError(f"{path}:{line}: {got}; expected {expected}")
 
 
-def lines_of(path: Path) -> list[Line]:
+def read_lines(path: Path) -> list[Line]:
     """Read the non-empty lines of a file, at least one.
 
     Raises:
@@ -50,11 +50,11 @@ def lines_of(path: Path) -> list[Line]:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
     if not lines:
-        raise malformed(path, 1, "an empty file", "comma-separated values")
+        raise build_line_error(path, 1, "an empty file", "comma-separated values")
     return lines
 
 
-def number(path: Path, line: int, name: str, text: str) -> float:
+def parse_number(path: Path, line: int, name: str, text: str) -> float:
     """Parse the number in a cell; `nan` is allowed.
 
     Args:
@@ -69,10 +69,10 @@ def number(path: Path, line: int, name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise malformed(path, line, f"{name} '{text[:MOST_SHOWN]}'", "a number") from error
+        raise build_line_error(path, line, f"{name} '{text[:MOST_SHOWN]}'", "a number") from error
 
 
-def whole(path: Path, line: int, name: str, text: str) -> int:
+def parse_count(path: Path, line: int, name: str, text: str) -> int:
     """Parse the whole number, 0 or more, in a cell.
 
     Args:
@@ -86,7 +86,7 @@ def whole(path: Path, line: int, name: str, text: str) -> int:
     """
     # `int` would also take signs, spaces and underscores.
     if not text.isdecimal() or len(text) > MOST_DIGITS:
-        raise malformed(path, line, f"{name} '{text[:MOST_SHOWN]}'", "a whole number of at least 0")
+        raise build_line_error(path, line, f"{name} '{text[:MOST_SHOWN]}'", "a whole number of at least 0")
     return int(text)
 
 
@@ -100,18 +100,18 @@ class CsvTable:
             DataError: It cannot be read, lacks a column, or has a row with more or fewer cells than titles.
         """
         self.path = path
-        (first, titles), *self._rows = lines_of(path)
+        (first, titles), *self._rows = read_lines(path)
         for column in columns:
             if titles.count(column) != 1:
                 got = f"{titles.count(column)} columns '{column}'"
-                raise malformed(path, first, got, f"one each of {', '.join(columns)}")
+                raise build_line_error(path, first, got, f"one each of {', '.join(columns)}")
         for line, cells in self._rows:
             if len(cells) != len(titles):
                 got = f"{len(cells)} values"
-                raise malformed(path, line, got, f"{len(titles)}, as many as there are titles")
+                raise build_line_error(path, line, got, f"{len(titles)}, as many as there are titles")
         self._at = {column: titles.index(column) for column in columns}
 
-    def numbers(
+    def parse_column(
         self, column: str, *, least: float = -inf, most: float = inf, may_lack: bool = True
     ) -> NDArray[np.float64]:
         """Parse a column of numbers, shape (N,).
@@ -126,16 +126,16 @@ class CsvTable:
             DataError: A cell is not a number, or outside `least` to `most`.
         """
         at = self._at[column]
-        values = np.array([number(self.path, line, column, cells[at]) for line, cells in self._rows])
+        values = np.array([parse_number(self.path, line, column, cells[at]) for line, cells in self._rows])
         # Comparisons with NaN are False, so that NaN is wrong unless it may lack.
         wrong = ~((values >= least) & (values <= most)) & ~(np.isnan(values) & may_lack)
         for index in np.flatnonzero(wrong)[:1]:
             line, cells = self._rows[index]
             expected = f"a number from {least:g} to {most:g}"
-            raise malformed(self.path, line, f"{column} '{cells[at][:MOST_SHOWN]}'", expected)
+            raise build_line_error(self.path, line, f"{column} '{cells[at][:MOST_SHOWN]}'", expected)
         return values
 
-    def texts(self, column: str) -> list[str]:
+    def list_cells(self, column: str) -> list[str]:
         """List the cells of a column of names."""
         return [cells[self._at[column]] for _, cells in self._rows]
 
@@ -147,10 +147,10 @@ class CsvTable:
         """
         for index, (line, cells) in enumerate(self._rows):
             text = cells[self._at[column]]
-            if whole(self.path, line, column, text) != index:
-                raise malformed(self.path, line, f"{column} {text}", f"{index}: each from 0 on")
+            if parse_count(self.path, line, column, text) != index:
+                raise build_line_error(self.path, line, f"{column} {text}", f"{index}: each from 0 on")
 
-    def rows_RK(
+    def find_rows_RK(
         self, round_column: str, client_column: str, num_rounds: int, num_clients: int
     ) -> NDArray[np.int64]:
         """Find the row of each round and client, shape (R, K); rounds and clients count from 0.
@@ -168,12 +168,14 @@ class CsvTable:
         found_RK = np.full((num_rounds, num_clients), -1)
         for index, (line, cells) in enumerate(self._rows):
             texts = [cells[self._at[column]] for column in (round_column, client_column)]
-            at, client = (whole(self.path, line, "number", text) for text in texts)
+            at, client = (parse_count(self.path, line, "number", text) for text in texts)
             if at >= num_rounds or client >= num_clients or found_RK[at, client] >= 0:
                 got = f"{round_column} {at}, {client_column} {client}"
-                raise malformed(self.path, line, got, "one row for each round and client of the mapping")
+                raise build_line_error(
+                    self.path, line, got, "one row for each round and client of the mapping"
+                )
             found_RK[at, client] = index
         if (found_RK < 0).any():
             got = f"the end after {len(self._rows)} rows"
-            raise malformed(self.path, self._rows[-1][0] if self._rows else 1, got, f"{found_RK.size}")
+            raise build_line_error(self.path, self._rows[-1][0] if self._rows else 1, got, f"{found_RK.size}")
         return found_RK

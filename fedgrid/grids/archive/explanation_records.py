@@ -11,15 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from fedgrid.algorithms.registry import row_in_papers
+from fedgrid.algorithms.registry import find_paper_row
 from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.runtime.integrity.tables import parquet_bytes, read_table
+from fedgrid.engine.runtime.integrity.tables import encode_parquet, read_table
 from fedgrid.engine.runtime.storage.format import DamagedFile
-from fedgrid.grids.archive.csv_files import CsvTable, whole
-from fedgrid.grids.archive.layout import FoundExplanations
+from fedgrid.grids.archive.csv_files import CsvTable, parse_count
+from fedgrid.grids.archive.layout import ExplanationFile
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.record_columns import RecordColumn, schema_of
-from fedgrid.tracking.explained.scores import Explained
+from fedgrid.record_columns import RecordColumn, build_schema
+from fedgrid.tracking.explained.scores import ExplanationMeans
 
 FILE = "explanations.parquet"
 CENTRALISED = "centralised"
@@ -50,11 +50,11 @@ COLUMNS = (
         for statistic, words in STATISTICS.items()
     ),
 )
-SCHEMA = schema_of(COLUMNS)
+SCHEMA = build_schema(COLUMNS)
 """Columns of a row for each cluster of a run and distribution, or for an epoch of a centralised training."""
 
 
-def keep(rows: Sequence[Mapping[str, Any]], grid: GridFolder) -> None:
+def write_rows(rows: Sequence[Mapping[str, Any]], grid: GridFolder) -> None:
     """Write the rows into the folder of an imported grid.
 
     Raises:
@@ -63,7 +63,7 @@ def keep(rows: Sequence[Mapping[str, Any]], grid: GridFolder) -> None:
     path = grid.path / FILE
     # An earlier import may have left rows, which an import without any must replace.
     if rows or path.exists():
-        grid.write(FILE, parquet_bytes(pa.Table.from_pylist(list(rows), schema=SCHEMA)))
+        grid.write_file(FILE, encode_parquet(pa.Table.from_pylist(list(rows), schema=SCHEMA)))
 
 
 def load_rows(grid: GridFolder) -> list[dict[str, Any]]:
@@ -82,7 +82,7 @@ def load_rows(grid: GridFolder) -> list[dict[str, Any]]:
     return rows
 
 
-def published_scores(grid: GridFolder) -> tuple[Explained, ...]:
+def load_published_scores(grid: GridFolder) -> tuple[ExplanationMeans, ...]:
     """Load the rows of an imported grid that are of its runs, as a report needs them.
 
     Raises:
@@ -90,10 +90,10 @@ def published_scores(grid: GridFolder) -> tuple[Explained, ...]:
         ConfigError: Another version of fedgrid wrote it.
     """
     return tuple(
-        Explained(
+        ExplanationMeans(
             scenario=(row["dataset"], row["clients"], row["split"]),
             algorithm=row["algorithm"],
-            published=row_in_papers(row["algorithm"]),
+            published=find_paper_row(row["algorithm"]),
             on=row["on"],
             insertion=row["insertion_mean"],
             deletion=row["deletion_mean"],
@@ -105,7 +105,7 @@ def published_scores(grid: GridFolder) -> tuple[Explained, ...]:
 
 PREFIXES = {"insertion": "ins", "deletion": "del"}
 """Score -> prefix of its columns in the archive."""
-THEIRS = {
+ARCHIVE_STATISTICS = {
     "mean": "mean",
     "median": "median",
     "variance": "var",
@@ -115,7 +115,7 @@ THEIRS = {
 """Statistic -> its name in the archive."""
 
 
-def read_explanations(file: FoundExplanations) -> list[dict[str, Any]]:
+def read_explanations(file: ExplanationFile) -> list[dict[str, Any]]:
     """Read the rows of a file, with the columns of `SCHEMA`.
 
     Raises:
@@ -124,11 +124,13 @@ def read_explanations(file: FoundExplanations) -> list[dict[str, Any]]:
     scenario = file.scenario
     key = "iteration" if scenario is None else "cluster"
     sources = {
-        f"{score}_{name}": f"{PREFIXES[score]}_{THEIRS[name]}" for score in PREFIXES for name in STATISTICS
+        f"{score}_{name}": f"{PREFIXES[score]}_{ARCHIVE_STATISTICS[name]}"
+        for score in PREFIXES
+        for name in STATISTICS
     }
     table = CsvTable(file.path, (key, *sources.values()))
     numbers = {
-        name: table.numbers(source, least=0, most=1, may_lack=False).tolist()
+        name: table.parse_column(source, least=0, most=1, may_lack=False).tolist()
         for name, source in sources.items()
     }
     common: dict[str, Any] = {"dataset": file.dataset, "algorithm": CENTRALISED}
@@ -140,14 +142,16 @@ def read_explanations(file: FoundExplanations) -> list[dict[str, Any]]:
             "on": file.on,
         }
     return [
-        common | _key(file, key, name, line) | {column: values[line] for column, values in numbers.items()}
-        for line, name in enumerate(table.texts(key))
+        common
+        | _build_key(file, key, name, line)
+        | {column: values[line] for column, values in numbers.items()}
+        for line, name in enumerate(table.list_cells(key))
     ]
 
 
-def _key(file: FoundExplanations, key: str, name: str, index: int) -> dict[str, Any]:
+def _build_key(file: ExplanationFile, key: str, name: str, index: int) -> dict[str, Any]:
     """Build the column of a row's cluster, or of its epoch, counted from 1."""
     if key == "cluster":
         return {"cluster": name}
     # The archive counts epochs from 0; line 1 of the file has titles.
-    return {"epoch": whole(file.path, index + 2, key, name) + 1}
+    return {"epoch": parse_count(file.path, index + 2, key, name) + 1}

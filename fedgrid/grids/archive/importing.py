@@ -17,14 +17,14 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.runtime.data.datasets import default_data_dir
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.archive import explanation_records, layout, one_run, training_records
+from fedgrid.grids.archive import archived_run, explanation_records, layout, training_records
 from fedgrid.grids.archive.explanation_records import read_explanations
-from fedgrid.grids.archive.foreign import ForeignGrid, hold_grids
-from fedgrid.grids.archive.layout import FoundRun
+from fedgrid.grids.archive.foreign_grid import ForeignGrid, hold_grids
+from fedgrid.grids.archive.layout import RunFiles
 from fedgrid.grids.archive.training_records import read_training
-from fedgrid.grids.display.plain import print_plain, warn
+from fedgrid.grids.display.plain_console import print_plain, warn
 from fedgrid.grids.presets.load import load_grid
-from fedgrid.grids.results.archived import MODELS, is_archived
+from fedgrid.grids.results.archive_models import MODELS, is_archived
 from fedgrid.grids.results.grid_folder import GridFolder
 
 TEXT = """\
@@ -52,7 +52,7 @@ class ArchivedGrid:
     def __init__(
         self,
         name: str,
-        archived: Sequence[FoundRun],
+        archived: Sequence[RunFiles],
         storage: Storage,
         trackers: Sequence[str],
         *,
@@ -67,25 +67,25 @@ class ArchivedGrid:
             trackers: Names of the trackers that receive the runs.
             published_truth: Whether the hidden groups are those of the authors' notebook.
         """
-        self.name, self.found = name, archived
+        self.name, self.archived_runs = name, archived
         self.grid = ForeignGrid(name, storage, trackers, warn, TEXT.format(truth=TRUTH[published_truth]))
         self.imported = 0
         self.absent: Counter[tuple[str, ...]] = Counter()
         self._published_truth = published_truth
 
-    def take(self, archived: FoundRun, path: Path) -> str:
+    def import_run(self, archived: RunFiles, path: Path) -> str:
         """Import a run of the archive in `path`; return a line that says what was done."""
-        run = one_run.read_run(archived, published_truth=self._published_truth)
-        config = archived_config(archived, run.rounds.num_rows)
+        run = archived_run.read_run(archived, published_truth=self._published_truth)
+        config = build_config(archived, run.rounds.num_rows)
         # Without the folders above the archive: the log may be published, and they name the user.
         source = Path(path.resolve().name) / archived.folder.relative_to(path)
         log = [f"read from {source.as_posix()}", *(f"absent: {name}" for name in run.absent)]
-        is_new = self.grid.take(config, {"rounds": run.rounds, "clients": run.clients}, log)
+        is_new = self.grid.take_run(config, {"rounds": run.rounds, "clients": run.clients}, log)
         self.imported += is_new
         self.absent[run.absent] += 1
         return f"{config.name}: {'imported' if is_new else 'unchanged'}"
 
-    def facts(self) -> dict[str, object]:
+    def collect_facts(self) -> dict[str, object]:
         """Collect what `--json` prints of the grid."""
         runs = self.grid.runs
         return {
@@ -132,8 +132,8 @@ def import_archive(
         DataError: A file is malformed; runs imported before stay.
         RunError: The storage cannot be written.
     """
-    layout.check(path)
-    by_grid = {name: layout.experiments(path), f"{name}-temperature": layout.temperatures(path)}
+    layout.check_archive(path)
+    by_grid = {name: layout.find_runs(path), f"{name}-temperature": layout.find_temperature_runs(path)}
     grids = [
         ArchivedGrid(name, runs, storage, trackers, published_truth=published_truth)
         for name, runs in by_grid.items()
@@ -144,8 +144,8 @@ def import_archive(
             f"{path} has folders of the authors' archive, but no run in them; unpack the whole archive"
         )
     # Read before anything is written, so that the warnings come first.
-    trainings = list(_readable(read_training, layout.trainings(path)))
-    rows = [row for rows in _readable(read_explanations, layout.explanations(path)) for row in rows]
+    trainings = list(_read_each(read_training, layout.find_trainings(path)))
+    rows = [row for rows in _read_each(read_explanations, layout.find_explanations(path)) for row in rows]
     storage.pull_marks()
     # A storage that cannot be written is refused before the first run is read.
     storage.check_writable()
@@ -154,27 +154,27 @@ def import_archive(
     # Both grids are held to the end, as a launch in between would see half of the runs.
     with hold_grids([*by_grid], storage, warn) as lease:
         for grid in grids:
-            for run in grid.found:
-                lease.check()
-                imported = grid.take(run, path)
+            for run in grid.archived_runs:
+                lease.check_ownership()
+                imported = grid.import_run(run, path)
                 if not as_json:
                     print_plain(console, imported)
         with nullcontext() if as_json else console.status("Telling the trackers ..."):
             for grid in grids:
-                grid.grid.conclude()
-            training_records.keep(trainings, GridFolder(storage, name))
-            explanation_records.keep(rows, GridFolder(storage, name))
-    of_trainings = [f"{training.dataset}: {training.name}" for training in trainings]
+                grid.grid.finish_grid()
+            training_records.write_trainings(trainings, GridFolder(storage, name))
+            explanation_records.write_rows(rows, GridFolder(storage, name))
+    training_names = [f"{training.dataset}: {training.name}" for training in trainings]
     if as_json:
-        others = {"centralised": of_trainings, "explanations": len(rows), "storage": str(storage)}
-        print(json.dumps({"grids": [grid.facts() for grid in grids], **others}))
+        others = {"centralised": training_names, "explanations": len(rows), "storage": str(storage)}
+        print(json.dumps({"grids": [grid.collect_facts() for grid in grids], **others}))
     else:
-        _show(grids, of_trainings, len(rows), storage, console)
+        _show_result(grids, training_names, len(rows), storage, console)
 
 
-def archived_config(run: FoundRun, num_rounds: int) -> RunConfig:
+def build_config(run: RunFiles, num_rounds: int) -> RunConfig:
     """Build the configuration of a run: that of the preset, with the archive's model and number of rounds."""
-    values = _published()[run.scenario.name, run.algorithm].model_dump()
+    values = _load_published()[run.scenario.name, run.algorithm].model_dump()
     values["model"] = MODELS[run.scenario.dataset]
     values["training"]["rounds"] = num_rounds
     values["seed"] = SEED
@@ -197,13 +197,13 @@ def _check_archived(grid: str, runs: Iterable[RunConfig]) -> None:
 
 
 @cache
-def _published() -> dict[tuple[str, str], RunConfig]:
+def _load_published() -> dict[tuple[str, str], RunConfig]:
     """Load the runs of the preset of the papers, by scenario and algorithm."""
     grid = load_grid(PRESET, {}, [], default_data_dir())
     return {(run.scenario, run.algorithm.name): run for run in grid.runs}
 
 
-def _readable(read: Callable[[F], R], files: Iterable[F]) -> Iterator[R]:
+def _read_each(read: Callable[[F], R], files: Iterable[F]) -> Iterator[R]:
     """Yield the content of the files that can be read; the others are named and skipped."""
     # These files are additions, so that a malformed one does not keep the runs out, as a run's own files do.
     for file in files:
@@ -213,7 +213,7 @@ def _readable(read: Callable[[F], R], files: Iterable[F]) -> Iterator[R]:
             warn(f"skipped: {error}")
 
 
-def _show(
+def _show_result(
     grids: Sequence[ArchivedGrid],
     trainings: Sequence[str],
     explained: int,
@@ -223,7 +223,7 @@ def _show(
     """Show how many runs were imported, and what comes next."""
     say = partial(print_plain, console)
     for grid in grids:
-        numbers = grid.facts()
+        numbers = grid.collect_facts()
         say(
             f"{grid.name}: {numbers['runs']} runs (scenarios: {numbers['scenarios']}, algorithms: "
             f"{numbers['algorithms']}); {numbers['imported']} imported, {numbers['unchanged']} unchanged"
@@ -237,7 +237,7 @@ def _show(
     if explained:
         say(f"scores of explanations: {explained} models; `fedgrid report` has their tables")
     say(f"Written to {storage}")
-    for line in grids[0].grid.lines():
+    for line in grids[0].grid.tracker_lines():
         say(line)
     for grid in grids:
         say(f"Next:  fedgrid report {quote(grid.name)} --storage {quote(str(storage))}")

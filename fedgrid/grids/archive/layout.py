@@ -19,7 +19,7 @@ from typing import Any
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.scenarios import PUBLISHED_DATASETS, SCENARIOS, Scenario
-from fedgrid.regular_files import check_below
+from fedgrid.regular_files import check_folder
 
 EXPERIMENTS, TEMPERATURES, DATASETS = "experiments", "temperature_experiments", "datasets"
 RESULTS = "results"
@@ -50,14 +50,14 @@ ALGORITHMS = {
 """Name of an algorithm in the archive -> its id."""
 NEVER_CLUSTERS = "fedavg"
 EXPLANATIONS = "explanations"
-OWN = re.compile(f"{EXPERIMENTS}|{TEMPERATURES}|{DATASETS}|{EXPLANATIONS}")
+ARCHIVE_FOLDERS = re.compile(f"{EXPERIMENTS}|{TEMPERATURES}|{DATASETS}|{EXPLANATIONS}")
 """Pattern of the archive's top folders; no others are read."""
 DISTRIBUTIONS = {"experiment1A": "members", "experiment1B": "others", "experiment1C": "server"}
 """Folder of an experiment -> whose images were explained."""
 
 
 @dataclass(frozen=True)
-class FoundRun:
+class RunFiles:
     """A run of the archive whose files have not been read yet."""
 
     scenario: Scenario
@@ -71,7 +71,7 @@ class FoundRun:
 
 
 @dataclass(frozen=True)
-class FoundTraining:
+class TrainingFiles:
     """A centralised training of the archive whose files have not been read yet."""
 
     dataset: str
@@ -81,7 +81,7 @@ class FoundTraining:
 
 
 @dataclass(frozen=True)
-class FoundExplanations:
+class ExplanationFile:
     """A file with scores of explanations that has not been read yet."""
 
     path: Path
@@ -93,11 +93,11 @@ class FoundExplanations:
     """One of the values of `DISTRIBUTIONS`."""
 
 
-def experiments(archive: Path) -> list[FoundRun]:
+def find_runs(archive: Path) -> list[RunFiles]:
     """Find the runs of the tables, ordered by scenario and algorithm; none without that folder."""
     runs = [
-        _found(archive, names, ours, folder / f"{theirs}_{'_'.join(names)}" / RESULTS)
-        for names, folder in _scenarios(archive / EXPERIMENTS)
+        _build_run(archive, names, ours, folder / f"{theirs}_{'_'.join(names)}" / RESULTS)
+        for names, folder in _list_scenarios(archive / EXPERIMENTS)
         for theirs, ours in ALGORITHMS.items()
         if (folder / f"{theirs}_{'_'.join(names)}").is_dir()
     ]
@@ -105,19 +105,19 @@ def experiments(archive: Path) -> list[FoundRun]:
     return sorted(runs, key=lambda run: order.index((run.scenario.name, run.algorithm)))
 
 
-def temperatures(archive: Path) -> list[FoundRun]:
+def find_temperature_runs(archive: Path) -> list[RunFiles]:
     """Find the runs made for their temperature, ordered by scenario; none without that folder."""
-    runs: dict[str, FoundRun] = {}
-    for names, folder in _scenarios(archive / TEMPERATURES):
+    runs: dict[str, RunFiles] = {}
+    for names, folder in _list_scenarios(archive / TEMPERATURES):
         # Sorted, as the order of a file system differs between machines; of several folders the last one
         # counts.
         for place in sorted({path.parent for name in (MAPPING, TEMPERATURE) for path in folder.rglob(name)}):
-            run = _found(archive, names, NEVER_CLUSTERS, place, measures_temperature=True)
+            run = _build_run(archive, names, NEVER_CLUSTERS, place, measures_temperature=True)
             runs[run.scenario.name] = run
     return [runs[name] for name in SCENARIOS if name in runs]
 
 
-def trainings(archive: Path) -> list[FoundTraining]:
+def find_trainings(archive: Path) -> list[TrainingFiles]:
     """Find the centralised trainings, ordered by data set; none without such folders."""
     trainings = []
     for name, dataset in NAMES[0].items():
@@ -125,28 +125,28 @@ def trainings(archive: Path) -> list[FoundTraining]:
         inside = (path.parent for file in (LOSS, VALIDATION, FINAL) for path in top.rglob(file))
         # `rglob` also finds files of these names outside the centralised trainings.
         folders = sorted({path for path in inside if path.relative_to(top).parts[:1] == (CENTRALISED,)})
-        trainings += [FoundTraining(dataset, path, path.relative_to(top).as_posix()) for path in folders]
+        trainings += [TrainingFiles(dataset, path, path.relative_to(top).as_posix()) for path in folders]
     return trainings
 
 
-def explanations(archive: Path) -> list[FoundExplanations]:
+def find_explanations(archive: Path) -> list[ExplanationFile]:
     """Find the files with scores of explanations.
 
     They are ordered by distribution, scenario and algorithm; centralised trainings come last.
     """
     top = archive / EXPLANATIONS
     files = [
-        FoundExplanations(path, scenario.dataset, scenario, ours, on)
+        ExplanationFile(path, scenario.dataset, scenario, ours, on)
         for experiment, on in DISTRIBUTIONS.items()
         for names, scenario in sorted(
-            ((names, _scenario(names)) for names in product(*NAMES)),
+            ((names, _parse_scenario(names)) for names in product(*NAMES)),
             key=lambda pair: list(SCENARIOS).index(pair[1].name),
         )
         for theirs, ours in ALGORITHMS.items()
         if (path := top / experiment / names[0] / f"{'_'.join(names)}_{theirs}.csv").exists()
     ]
     centralised = (
-        FoundExplanations(
+        ExplanationFile(
             archive / EXPERIMENTS / name / CENTRALISED / EXPLANATIONS / f"{name}_explanations.csv", dataset
         )
         for name, dataset in NAMES[0].items()
@@ -154,7 +154,7 @@ def explanations(archive: Path) -> list[FoundExplanations]:
     return [*files, *(file for file in centralised if file.path.exists())]
 
 
-def check(archive: Path) -> None:
+def check_archive(archive: Path) -> None:
     """Check that a folder is the archive, without links out of it and without pipes or devices.
 
     Raises:
@@ -166,28 +166,28 @@ def check(archive: Path) -> None:
             "folder of the authors' archive that holds them"
         )
     try:
-        check_below(archive, OWN)
+        check_folder(archive, ARCHIVE_FOLDERS)
     except OSError as error:
         raise ConfigError(
             f"{error}; expected files and folders as the authors' archive has them: unpack it anew"
         ) from error
 
 
-def _scenario(names: tuple[str, ...]) -> Scenario:
+def _parse_scenario(names: tuple[str, ...]) -> Scenario:
     """Build the scenario of the names of its folders."""
     dataset, overlap, balance, clients = (meanings[name] for meanings, name in zip(NAMES, names, strict=True))
     return Scenario(dataset, f"{overlap}-{balance}", clients)
 
 
-def _found(
+def _build_run(
     archive: Path, names: tuple[str, ...], algorithm: str, folder: Path, *, measures_temperature: bool = False
-) -> FoundRun:
+) -> RunFiles:
     """Build the run in a folder of the archive."""
     blueprint = archive.joinpath(DATASETS, *names, f"{names[0]}_{names[3]}_dataset_blueprint.csv")
-    return FoundRun(_scenario(names), algorithm, folder, blueprint, measures_temperature)
+    return RunFiles(_parse_scenario(names), algorithm, folder, blueprint, measures_temperature)
 
 
-def _scenarios(top: Path) -> Iterator[tuple[tuple[str, ...], Path]]:
+def _list_scenarios(top: Path) -> Iterator[tuple[tuple[str, ...], Path]]:
     """Yield the names of the folders from `top` down to a scenario, and the last of them."""
     # Folders of other names are no scenarios, and are passed over.
     for names in product(*NAMES):

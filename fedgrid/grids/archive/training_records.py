@@ -18,14 +18,14 @@ from pydantic import ValidationError
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import DataError, RunError
-from fedgrid.engine.runtime.storage.format import DamagedFile, unseal
-from fedgrid.grids.archive.csv_files import CsvTable, malformed
-from fedgrid.grids.archive.layout import FINAL, LOSS, SETUP, VALIDATION, FoundTraining
+from fedgrid.engine.runtime.storage.format import DamagedFile, unseal_file
+from fedgrid.grids.archive.csv_files import CsvTable, build_line_error
+from fedgrid.grids.archive.layout import FINAL, LOSS, SETUP, VALIDATION, TrainingFiles
 from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
 from fedgrid.regular_files import read_file
-from fedgrid.sealed_json import seal
+from fedgrid.sealed_json import seal_values
 from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.tables.epochs import cell
+from fedgrid.tracking.tables.epochs import build_cell
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table
 
 FILE = "centralised.json"
@@ -69,13 +69,13 @@ class ArchivedTraining(Section):
         """Number of epochs."""
         return max(len(self.loss), len(self.by_epoch))
 
-    def last_on(self, images: TestSet) -> SetScores | None:
+    def find_last_scores(self, images: TestSet) -> SetScores | None:
         """Find the scores of the last epoch on a set, None if they are absent."""
         if images != self.by_epoch_on:
             return self.final
         return self.by_epoch[-1] if self.by_epoch else None
 
-    def l1_change(self, epoch: int) -> float | None:
+    def compute_l1_change(self, epoch: int) -> float | None:
         """Compute the change of the L1 norm in an epoch, counted from 1.
 
         Returns:
@@ -86,13 +86,15 @@ class ArchivedTraining(Section):
         return self.weights_l1[epoch - 1] - self.weights_l1[epoch - 2]
 
 
-def keep(trainings: Iterable[ArchivedTraining], grid: GridFolder) -> None:
+def write_trainings(trainings: Iterable[ArchivedTraining], grid: GridFolder) -> None:
     """Write the trainings into the folder of an imported grid.
 
     Raises:
         RunError: They cannot be written.
     """
-    grid.write(FILE, seal({"trainings": [training.model_dump(mode="json") for training in trainings]}))
+    grid.write_file(
+        FILE, seal_values({"trainings": [training.model_dump(mode="json") for training in trainings]})
+    )
 
 
 def load_trainings(dataset: str, root: Path) -> list[tuple[str, ArchivedTraining]]:
@@ -105,7 +107,7 @@ def load_trainings(dataset: str, root: Path) -> list[tuple[str, ArchivedTraining
     named = []
     for path in sorted((root / GRIDS).glob(f"*/{FILE}")):
         try:
-            trainings = [ArchivedTraining.model_validate(values) for values in unseal(path)["trainings"]]
+            trainings = [ArchivedTraining.model_validate(values) for values in unseal_file(path)["trainings"]]
         except (DamagedFile, ValidationError, KeyError, TypeError) as error:
             raise RunError(f"{path} is damaged: import the archive again") from error
         named += [(path.parent.name, training) for training in trainings if training.dataset == dataset]
@@ -114,35 +116,35 @@ def load_trainings(dataset: str, root: Path) -> list[tuple[str, ArchivedTraining
 
 EXCHANGED = ("pathmnist", "bloodmnist")
 """Data sets whose two files have each other's name, see above."""
-TESTED = ("test_loss", "accuracy", "f1score")
+SCORE_COLUMNS = ("test_loss", "accuracy", "f1score")
 """Columns of scores in the archive's files."""
 
 
-def read_training(training: FoundTraining) -> ArchivedTraining:
+def read_training(training: TrainingFiles) -> ArchivedTraining:
     """Read one training.
 
     Raises:
         DataError: A file is malformed; the message names the file and the line.
     """
-    losses = _table(training.folder / LOSS, ("loss", "weights_norm"))
-    by_epoch = _table(training.folder / VALIDATION, TESTED)
-    final = _table(training.folder / FINAL, TESTED, counts=False)
-    last = _scores(final)
+    losses = _read_table(training.folder / LOSS, ("loss", "weights_norm"))
+    by_epoch = _read_table(training.folder / VALIDATION, SCORE_COLUMNS)
+    final = _read_table(training.folder / FINAL, SCORE_COLUMNS, counts=False)
+    last = _parse_scores(final)
     if len(last) > 1:
-        raise malformed(training.folder / FINAL, 3, f"{len(last)} rows", "one, of the last epoch")
+        raise build_line_error(training.folder / FINAL, 3, f"{len(last)} rows", "one, of the last epoch")
     return ArchivedTraining(
         dataset=training.dataset,
         name=training.name,
-        **_setup(training.folder / SETUP),
-        loss=_column(losses, "loss"),
-        weights_l1=_column(losses, "weights_norm", least=0),
-        by_epoch=_scores(by_epoch),
+        **_read_setup(training.folder / SETUP),
+        loss=_parse_column(losses, "loss"),
+        weights_l1=_parse_column(losses, "weights_norm", least=0),
+        by_epoch=_parse_scores(by_epoch),
         by_epoch_on="test" if training.dataset in EXCHANGED else "validation",
         final=last[0] if last else None,
     )
 
 
-def _setup(path: Path) -> dict[str, Any]:
+def _read_setup(path: Path) -> dict[str, Any]:
     """Read the model and the learning rate, None where the file or the key is absent."""
     try:
         config = dict(json.loads(read_file(path))) if path.exists() else {}
@@ -157,7 +159,7 @@ def _setup(path: Path) -> dict[str, Any]:
     return {"model": name, "learning_rate": rate}
 
 
-def _table(path: Path, columns: Sequence[str], *, counts: bool = True) -> CsvTable | None:
+def _read_table(path: Path, columns: Sequence[str], *, counts: bool = True) -> CsvTable | None:
     """Read a file, None if it is absent.
 
     Args:
@@ -173,22 +175,22 @@ def _table(path: Path, columns: Sequence[str], *, counts: bool = True) -> CsvTab
     return table
 
 
-def _column(
+def _parse_column(
     table: CsvTable | None, name: str, *, least: float = -inf, most: float = inf
 ) -> tuple[float, ...]:
     """Parse a column of numbers, empty without a table."""
     if table is None:
         return ()
-    return tuple(table.numbers(name, least=least, most=most, may_lack=False).tolist())
+    return tuple(table.parse_column(name, least=least, most=most, may_lack=False).tolist())
 
 
-def _scores(table: CsvTable | None) -> tuple[SetScores, ...]:
+def _parse_scores(table: CsvTable | None) -> tuple[SetScores, ...]:
     """Parse the scores of each row."""
-    loss, accuracy, f1 = TESTED
+    loss, accuracy, f1 = SCORE_COLUMNS
     columns = (
-        _column(table, loss),
-        _column(table, accuracy, least=0, most=1),
-        _column(table, f1, least=0, most=1),
+        _parse_column(table, loss),
+        _parse_column(table, accuracy, least=0, most=1),
+        _parse_column(table, f1, least=0, most=1),
     )
     return tuple(SetScores(loss=row[0], accuracy=row[1], f1=row[2]) for row in zip(*columns, strict=True))
 
@@ -213,7 +215,7 @@ CAPTION = (
 )
 
 
-def tables_beside(config: RunConfig, epochs: Mapping[str, Array], run_folder: Path) -> Iterator[Table]:
+def compare_trainings(config: RunConfig, epochs: Mapping[str, Array], run_folder: Path) -> Iterator[Table]:
     """Yield a table that compares a training with the imported ones of its data set, if there are any.
 
     Args:
@@ -229,7 +231,7 @@ def tables_beside(config: RunConfig, epochs: Mapping[str, Array], run_folder: Pa
         epoch = PUBLISHED_EPOCH.get(config.dataset, 0)
         shown = {name: COLUMNS[name] for name in COLUMNS if epoch or name != "weights_l1_change"}
         rows = {"this one": (config.model, _own_cells(config, epochs, epoch))} | {
-            _name(grid, training): (training.model or "", _archived_cells(training, epoch))
+            _format_name(grid, training): (training.model or "", _archived_cells(training, epoch))
             for grid, training in imported
         }
         yield Table(
@@ -238,14 +240,14 @@ def tables_beside(config: RunConfig, epochs: Mapping[str, Array], run_folder: Pa
             CAPTION,
             (Column("model"), *(Column(heading.format(epoch)) for heading, _ in shown.values())),
             tuple(
-                Row(name, (Cell(model), *(cell(values[key], kind) for key, (_, kind) in shown.items())))
+                Row(name, (Cell(model), *(build_cell(values[key], kind) for key, (_, kind) in shown.items())))
                 for name, (model, values) in rows.items()
             ),
             corner="training",
         )
 
 
-def _name(grid: str, training: ArchivedTraining) -> str:
+def _format_name(grid: str, training: ArchivedTraining) -> str:
     """Format the name of an imported training."""
     _, inner, name = training.name.rpartition("/")
     return f"{grid}: {name}" if inner else grid
@@ -269,8 +271,8 @@ def _own_cells(config: RunConfig, epochs: Mapping[str, Array], epoch: int) -> di
 
 def _archived_cells(training: ArchivedTraining, epoch: int) -> dict[str, float]:
     """Collect the numbers of an imported training, NaN where one is absent."""
-    validation, test = training.last_on("validation"), training.last_on("test")
-    change = training.l1_change(epoch)
+    validation, test = training.find_last_scores("validation"), training.find_last_scores("test")
+    change = training.compute_l1_change(epoch)
     return {
         "learning_rate": nan if training.learning_rate is None else training.learning_rate,
         "epochs": training.epochs,

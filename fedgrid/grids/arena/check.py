@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.arena.definition import Arena
-from fedgrid.grids.arena.kept import KeptResults, read_outcomes
+from fedgrid.grids.arena.stored_results import StoredResults, read_outcomes
 from fedgrid.grids.execution.run import Launcher
 from fedgrid.grids.execution.watch import LaunchResult
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SCORES, Outcome
@@ -13,7 +13,7 @@ from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SCORES, Outcome
 T = TypeVar("T")
 
 
-def run_check(arena: Arena, stored: KeptResults, count: int, launcher: Launcher) -> LaunchResult:
+def run_check(arena: Arena, stored: StoredResults, count: int, launcher: Launcher) -> LaunchResult:
     """Run `count` of the runs with a stored result, spread evenly over these, and compare.
 
     Args:
@@ -31,8 +31,8 @@ def run_check(arena: Arena, stored: KeptResults, count: int, launcher: Launcher)
         for method in arena.competitors
         for protocol in PROTOCOLS
     }
-    entries = arena.entries({row: one.params for row, one in tuned.items() if one is not None})
-    outcomes, missing = stored.divide(entries)
+    entries = arena.build_entries({row: one.params for row, one in tuned.items() if one is not None})
+    outcomes, missing = stored.split_entries(entries)
     lines = {outcome.key for outcome in outcomes}
     with_result = [(row, run) for row, run in entries if (row, run) not in missing]
     if not lines:
@@ -44,14 +44,14 @@ def run_check(arena: Arena, stored: KeptResults, count: int, launcher: Launcher)
     distinct = {run.run_id: (row, run) for row, run in reversed(with_result)}
     chosen = spread_evenly([*distinct.values()][::-1], count)
     # A grid of its own, so that the arena's next command does not take these runs for its rows.
-    grid = replace(arena.grid(chosen), name=f"{arena.name}-check")
-    result = launcher.run(grid)
+    grid = replace(arena.build_grid(chosen), name=f"{arena.name}-check")
+    result = launcher.run_unfinished(grid)
     before = {outcome.key: outcome for outcome in outcomes}
     again = read_outcomes(grid.name, chosen, launcher.storage)
-    words = [difference(before[outcome.key], outcome) for outcome in again]
+    words = [describe_difference(before[outcome.key], outcome) for outcome in again]
     equal = sum(not _list_differing(before[outcome.key], outcome) for outcome in again)
-    launcher.event("check", results=len(again), equal=equal, differences=words)
-    launcher.say(*words, f"{equal} of {len(again)} results are the kept ones in every digit")
+    launcher.print_event("check", results=len(again), equal=equal, differences=words)
+    launcher.print_lines(*words, f"{equal} of {len(again)} results are the kept ones in every digit")
     return result
 
 
@@ -61,7 +61,7 @@ def spread_evenly(items: list[T], count: int) -> list[T]:
     return [items[place * len(items) // count] for place in range(count)]
 
 
-def difference(before: Outcome, now: Outcome) -> str:
+def describe_difference(before: Outcome, now: Outcome) -> str:
     """Describe how far a result is from the stored one."""
     parts = [
         f"{name} {getattr(before, name):.6g}, now {getattr(now, name):.6g}"

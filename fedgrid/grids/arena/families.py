@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedgrid.algorithms.registry import ALGORITHMS, create
-from fedgrid.engine.federation.configuration.run_config import PLUGINS, RunConfig
-from fedgrid.engine.federation.errors import ConfigError, unknown
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.algorithms.registry import ALGORITHMS, create_algorithm
+from fedgrid.engine.federation.configuration.run_config import PLUGINS_KEY, RunConfig
+from fedgrid.engine.federation.errors import ConfigError, unknown_name_error
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.configuration.conditions import check_takes
-from fedgrid.engine.runtime.data.datasets import find
-from fedgrid.grids.arena.methods import members
+from fedgrid.engine.runtime.data.datasets import find_dataset
+from fedgrid.grids.arena.methods import list_members
 from fedgrid.grids.presets.load import load_grid
-from fedgrid.grids.presets.nested import merge
+from fedgrid.grids.presets.nested_values import merge_mappings
 from fedgrid.grids.presets.yaml_file import split_at_commas
 
 DATASET = "digits"
@@ -43,7 +43,7 @@ fifth. For digits 0.2, 0.3, 0.4, 0.6 and 0.8 were compared on the families of th
 0.8 is not stable); those of the others are in docs/evidence/arena.md."""
 SHARED: Mapping[str, Any] = {"clients": 20, "split": {"reference_images": 150}, "algorithm": "fedavg"}
 """Keys of all runs, unless a family has its own."""
-DEFAULT_NUMBER = 3
+DEFAULT_GROUP_COUNT = 3
 """Number of groups for a method that needs one, where there are no groups."""
 
 
@@ -58,9 +58,9 @@ class Family:
     """Hidden groups that can be found; 0 if there are none, and one cluster is right."""
 
     @property
-    def number_told(self) -> int:
+    def group_count(self) -> int:
         """Number of groups for methods that need one."""
-        return self.num_groups or DEFAULT_NUMBER
+        return self.num_groups or DEFAULT_GROUP_COUNT
 
 
 KINDS = {
@@ -72,7 +72,7 @@ KINDS = {
 }
 """Name -> kind of split and its hidden groups: disjoint classes, classes in common, rotated images, other
 meanings of labels, both of the last two."""
-UNEQUAL = {3: (12, 5, 3), 4: (10, 5, 3, 2)}
+UNEQUAL_SIZES = {3: (12, 5, 3), 4: (10, 5, 3, 2)}
 """Number of groups -> their sizes."""
 HARDLY = (
     Family("dimmed-equal", {"split": {"kind": "dimmed", "num_clusters": 2}}, 2),
@@ -80,9 +80,9 @@ HARDLY = (
 )
 MOVES = {"disjoint": {0: 1, 1: 1, 7: 2, 14: 0}, "rotated": {0: 1, 1: 2, 2: 3, 3: 0}}
 """Clients, a fifth of all -> the group that they move to."""
-MOVED = 41
+FIRST_ROUND_AFTER_MOVE = 41
 """First round after the move, of 80."""
-WITHOUT: Mapping[str, Mapping[str, Any]] = {
+WITHOUT_GROUPS: Mapping[str, Mapping[str, Any]] = {
     "iid": {"split": {"kind": "iid"}},
     "iid-unequal-clients": {"split": {"kind": "iid", "quantity": 0.1}},
     "dirichlet-0.1": {"split": {"kind": "dirichlet", "alpha": 0.1}},
@@ -95,7 +95,7 @@ WITHOUT: Mapping[str, Mapping[str, Any]] = {
 """Clients that do not differ, or not by groups. A client on its own is no group."""
 SERIES: Mapping[str, tuple[Mapping[str, Any], int]] = {
     "disjoint-equal": ({"kind": "nonoverlapping-balanced", "num_clusters": 3}, 3),
-    "swapped-unequal": ({"kind": "swapped", "num_clusters": 4, "sizes": UNEQUAL[4]}, 4),
+    "swapped-unequal": ({"kind": "swapped", "num_clusters": 4, "sizes": UNEQUAL_SIZES[4]}, 4),
     "rolled-equal": ({"kind": "rolled", "num_clusters": 4}, 4),
     "iid": ({"kind": "iid"}, 0),
 }
@@ -106,15 +106,15 @@ NATURAL = {"synthetic-1-1": 0, "linear-mixture": 4, "dialects": 3}
 own."""
 
 
-def families(dataset: str = DATASET) -> Iterator[Family]:
+def judged_families(dataset: str = DATASET) -> Iterator[Family]:
     """Yield the families that methods are judged on in the arena of a data set."""
     for name in KINDS:
-        yield _of_kind(name, equal=True)
-        yield _of_kind(name, equal=False)
+        yield _kind_family(name, equal=True)
+        yield _kind_family(name, equal=False)
     yield from HARDLY
     for name, moves in MOVES.items():
-        kind = _of_kind(name, equal=True)
-        drift = {client: {"round": MOVED, "to": group} for client, group in moves.items()}
+        kind = _kind_family(name, equal=True)
+        drift = {client: {"round": FIRST_ROUND_AFTER_MOVE, "to": group} for client, group in moves.items()}
         conditions: Mapping[str, Mapping[str, Any]] = {
             "participation-0.3": {**kind.settings, "participation": 0.3},
             "few-images": {"split": {**kind.settings["split"], "quantity": 0.1}},
@@ -124,50 +124,50 @@ def families(dataset: str = DATASET) -> Iterator[Family]:
         }
         for condition, settings in conditions.items():
             yield Family(f"{name}-{condition}", settings, kind.num_groups)
-    for name, settings in WITHOUT.items():
+    for name, settings in WITHOUT_GROUPS.items():
         yield Family(name, settings)
     if dataset == DATASET:
-        yield from _of_other_datasets()
+        yield from _other_dataset_families()
 
 
 def tuning_families() -> Iterator[Family]:
     """Yield the families of the searches: of the kinds that methods are judged on, with another seed."""
-    yield _of_kind("disjoint", equal=True)
+    yield _kind_family("disjoint", equal=True)
     yield Family("overlapping-10+6+4", {"split": {"kind": "overlapping-balanced", "sizes": [10, 6, 4]}}, 3)
-    yield _of_kind("rotated", equal=True)
-    yield _of_kind("swapped", equal=False)
+    yield _kind_family("rotated", equal=True)
+    yield _kind_family("swapped", equal=False)
     for name in ("dirichlet-0.1", "iid"):
-        yield Family(name, WITHOUT[name])
+        yield Family(name, WITHOUT_GROUPS[name])
 
 
-def families_named(texts: Sequence[str], dataset: str) -> tuple[str, ...]:
+def parse_families(texts: Sequence[str], dataset: str) -> tuple[str, ...]:
     """Parse the names of families in a command line, several between commas.
 
     Raises:
         ConfigError: There is no such family.
     """
     names = [name for text in texts for name in split_at_commas(text, f"--families {text}")]
-    possible = [family.name for family in families(dataset)]
+    possible = [family.name for family in judged_families(dataset)]
     for name in names:
         if name not in possible:
-            raise unknown("family", name, possible)
+            raise unknown_name_error("family", name, possible)
     return tuple(names)
 
 
-def members_for(dataset: str, data_dir: Path) -> tuple[list[str], list[str]]:
+def find_members(dataset: str, data_dir: Path) -> tuple[list[str], list[str]]:
     """Find the arena's methods that take the inputs of a data set, and why others do not."""
     able, reasons = [], []
-    held = find(dataset, data_dir)
-    for method in members():
+    held = find_dataset(dataset, data_dir)
+    for method in list_members():
         try:
-            check_takes(method, create(method, ALGORITHMS[method].arena or {}), held)
+            check_takes(method, create_algorithm(method, ALGORITHMS[method].arena or {}), held)
             able.append(method)
         except ConfigError as error:
             reasons.append(f"method {method} is left out: {error}")
     return able, reasons
 
 
-def base_runs(
+def build_base_runs(
     chosen: Iterable[Family], shared: Mapping[str, Any], changes: Sequence[str], data_dir: Path
 ) -> tuple[dict[Family, tuple[RunConfig, ...]], list[str]]:
     """Build the runs of FedAvg in families, and collect why other families have none.
@@ -187,20 +187,20 @@ def base_runs(
     runs: dict[Family, tuple[RunConfig, ...]] = {}
     reasons: list[str] = []
     for family in chosen:
-        values = merge({**SHARED, **shared}, family.settings)
+        values = merge_mappings({**SHARED, **shared}, family.settings)
         try:
             runs[family] = load_grid(values, {}, changes, data_dir, name=family.name).runs
         except ConfigError as error:
             problem = error
             # Some errors begin with their key twice, which reads badly behind a colon.
-            why = re.sub(r"^(\S+): (?=\1)", "", str(error))
-            reasons.append(f"family {family.name} is left out: {why}")
+            reason = re.sub(r"^(\S+): (?=\1)", "", str(error))
+            reasons.append(f"family {family.name} is left out: {reason}")
     if not runs:
         raise problem
     return runs, reasons
 
 
-def with_algorithm(base: RunConfig, section: Mapping[str, Any], every: int, data_dir: Path) -> RunConfig:
+def build_run(base: RunConfig, section: Mapping[str, Any], every: int, data_dir: Path) -> RunConfig:
     """Build a run like `base` with another algorithm.
 
     Args:
@@ -213,29 +213,31 @@ def with_algorithm(base: RunConfig, section: Mapping[str, Any], every: int, data
         ConfigError: The algorithm cannot do what the rest of the configuration says.
     """
     # The plugins of a run follow from its algorithm; `complete` adds them.
-    values = base.model_dump(mode="json", exclude={PLUGINS})
+    values = base.model_dump(mode="json", exclude={PLUGINS_KEY})
     evaluation = {**values["evaluation"], "every": every}
-    return complete({**values, "evaluation": evaluation, "algorithm": section}, data_dir)
+    return complete_config({**values, "evaluation": evaluation, "algorithm": section}, data_dir)
 
 
-def _of_other_datasets() -> Iterator[Family]:
+def _other_dataset_families() -> Iterator[Family]:
     """Yield the families of other data sets than that of the arena."""
     for name, (split, num_groups) in SERIES.items():
-        yield _elsewhere("mnist1d", f"mnist1d-{name}", split, num_groups, model="mlp")
+        yield _dataset_family("mnist1d", f"mnist1d-{name}", split, num_groups, model="mlp")
     for dataset, num_groups in NATURAL.items():
-        yield _elsewhere(dataset, dataset, {"kind": "natural"}, num_groups)
+        yield _dataset_family(dataset, dataset, {"kind": "natural"}, num_groups)
 
 
-def _elsewhere(dataset: str, name: str, split: Mapping[str, Any], num_groups: int, **others: str) -> Family:
+def _dataset_family(
+    dataset: str, name: str, split: Mapping[str, Any], num_groups: int, **others: str
+) -> Family:
     """Build a family of another data set, with its own training."""
     settings = {"dataset": dataset, "training": TRAINING[dataset], "split": split, **others}
     return Family(name, settings, num_groups)
 
 
-def _of_kind(name: str, *, equal: bool) -> Family:
+def _kind_family(name: str, *, equal: bool) -> Family:
     """Build the family of a kind of hidden groups in equal or unequal sizes."""
     kind, num_groups = KINDS[name]
-    sizes = {} if equal else {"sizes": list(UNEQUAL[num_groups])}
+    sizes = {} if equal else {"sizes": list(UNEQUAL_SIZES[num_groups])}
     size = "equal" if equal else "unequal"
     return Family(
         f"{name}-{size}", {"split": {"kind": kind, "num_clusters": num_groups, **sizes}}, num_groups

@@ -9,17 +9,17 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Job, JobResult, Summary
 from fedgrid.grids.attack.pictures import Picture, draw_pictures
-from fedgrid.grids.attack.settings import ATTACK_KINDS, Attacking
-from fedgrid.grids.attack.show import attack_means, attack_table, read_numbers, table_beside_published
-from fedgrid.grids.display.plain import warn
+from fedgrid.grids.attack.settings import ATTACK_KINDS, AttackSettings
+from fedgrid.grids.attack.show import build_kind_table, compare_published, compute_means, read_numbers
+from fedgrid.grids.display.plain_console import warn
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.redaction import csv_text
+from fedgrid.redaction import format_csv
 from fedgrid.tracking import records
 from fedgrid.tracking.report.page import PageSection
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.encoders.encoder import Encoder
-    from fedgrid.engine.runtime.run.replay import Observed
+    from fedgrid.engine.runtime.run.replay import ObservedRound
 
 SAME_NORM = 1e-6
 """Relative difference of an update's norm up to which it counts as the run's own."""
@@ -33,10 +33,10 @@ class Attack(Analysis):
     """Measures what models, updates, messages and clusters reveal about clients' images."""
 
     name = "attack"
-    settings = Attacking
+    settings = AttackSettings
     folder = "attacks"
 
-    def jobs(self, runs: Sequence[RunConfig], options: Attacking, context: Context) -> Sequence[Job]:
+    def jobs(self, runs: Sequence[RunConfig], options: AttackSettings, context: Context) -> Sequence[Job]:
         """Plan a job for each run. If `round` is a run's last one, the job is the same as without it.
 
         Raises:
@@ -66,16 +66,16 @@ class Attack(Analysis):
             RunError: A state is damaged, or the encoder is missing.
         """
         # Importing torch takes seconds.
-        from fedgrid.engine.runtime.run.pretraining import encoder_of
-        from fedgrid.engine.runtime.run.replay import observe
+        from fedgrid.engine.runtime.run.pretraining import load_run_encoder
+        from fedgrid.engine.runtime.run.replay import observe_round
 
         config = job.config
-        before, after = states(job, context)
-        encoder = encoder_of(config, context.folder(config), context.storage)
-        observed = observe(config, before, after, context.data_dir, encoder)
+        before, after = load_states(job, context)
+        encoder = load_run_encoder(config, context.folder(config), context.storage)
+        observed = observe_round(config, before, after, context.data_dir, encoder)
         _check_norms(job, context, {client: sent.norm for client, sent in observed.sent.items()})
         # As in the run, so that the updates are the same bits.
-        with observed.numerics():
+        with observed.fix_run_numerics():
             rows, drawings = run_attack(observed, job.settings, encoder)
         pictures = {}
         if drawings:
@@ -89,7 +89,7 @@ class Attack(Analysis):
         at = "" if settings.round is None else f"_round_{settings.round}"
         return {
             "attack/" + f"{settings.kind} {name}".lower().replace("'s", "").replace(" ", "_") + at: value
-            for name, value in attack_means(result).items()
+            for name, value in compute_means(result).items()
         }
 
     def sections(
@@ -98,15 +98,15 @@ class Attack(Analysis):
         """Build a section with a table of each kind, with `published` followed by a paper's numbers."""
         tables = []
         for kind in ATTACK_KINDS:
-            if of_kind := [result for result in results if result.job.settings.kind == kind]:
-                numbers = read_numbers(of_kind)
-                tables.append(attack_table(kind, numbers))
-                if published and kind == "reconstruction" and (beside := table_beside_published(numbers)):
-                    tables.append(beside)
+            if kind_results := [result for result in results if result.job.settings.kind == kind]:
+                numbers = read_numbers(kind_results)
+                tables.append(build_kind_table(kind, numbers))
+                if published and kind == "reconstruction" and (compared := compare_published(numbers)):
+                    tables.append(compared)
         yield PageSection("attacks", "Attacks", TEXT, items=tuple(tables))
 
     def summary(
-        self, results: Sequence[JobResult], missing: Sequence[Job], options: Attacking, grid: GridFolder
+        self, results: Sequence[JobResult], missing: Sequence[Job], options: AttackSettings, grid: GridFolder
     ) -> Summary:
         """Build a table for each scenario, and write all rows to a csv file in the grid's folder.
 
@@ -117,10 +117,10 @@ class Attack(Analysis):
             grid: Folder of the grid.
         """
         name = f"{self.folder}/{options.key}.csv"
-        grid.write(name, _csv(results))
+        grid.write_file(name, _format_csv(results))
         numbers = read_numbers(results)
         tables = [
-            attack_table(
+            build_kind_table(
                 options.kind, [pair for pair in numbers if pair[0].scenario == scenario], options.round
             )
             for scenario in dict.fromkeys(run.scenario for run, _ in numbers)
@@ -135,7 +135,7 @@ class Attack(Analysis):
 ATTACK = Attack()
 
 
-def states(job: Job, context: Context) -> tuple[RunState | None, RunState]:
+def load_states(job: Job, context: Context) -> tuple[RunState | None, RunState]:
     """Load the run's states before and after the round.
 
     The former is None before round 1, or if it was deleted.
@@ -149,12 +149,12 @@ def states(job: Job, context: Context) -> tuple[RunState | None, RunState]:
     # there may be none, and attacks on updates are then left out.
     if job.round == context.last_round(job.config) > 1:
         context.check_state(job.config, job.round - 1)
-    has_before = job.round - 1 in context.stored(job.config)
+    has_before = job.round - 1 in context.stored_rounds(job.config)
     return context.state(job, job.round - 1) if has_before else None, context.state(job)
 
 
 def run_attack(
-    observed: "Observed", settings: Attacking, encoder: "Encoder | None"
+    observed: "ObservedRound", settings: AttackSettings, encoder: "Encoder | None"
 ) -> "tuple[list[dict[str, Any]], Sequence[Picture]]":
     """Make an attack within `observed.numerics()`.
 
@@ -169,20 +169,21 @@ def run_attack(
     Raises:
         ConfigError: The run has nothing that the attack can be made on.
     """
-    from fedgrid.grids.attack.classes import classes
-    from fedgrid.grids.attack.membership import membership
-    from fedgrid.grids.attack.reconstruction import LARGEST, reconstruction
+    from fedgrid.grids.attack.classes import guess_classes
+    from fedgrid.grids.attack.membership import infer_membership
+    from fedgrid.grids.attack.reconstruction import MAX_PARAMETERS, reconstruct_images
 
     match settings.kind:
         case "membership":
-            return membership(observed), ()
+            return infer_membership(observed), ()
         case "class":
-            return classes(observed), ()
+            return guess_classes(observed), ()
         case "reconstruction":
-            rows, pictures = reconstruction(observed, settings, encoder)
-            if not rows and (size := observed.layout.num_parameters) > LARGEST:
+            rows, pictures = reconstruct_images(observed, settings, encoder)
+            if not rows and (size := observed.layout.num_parameters) > MAX_PARAMETERS:
                 raise ConfigError(
-                    f"{observed.config.model} has {size:,} parameters, and updates of up to {LARGEST:,} are "
+                    f"{observed.config.model} has {size:,} parameters, and updates of up to "
+                    f"{MAX_PARAMETERS:,} are "
                     "inverted"
                 )
             return rows, pictures
@@ -191,7 +192,7 @@ def run_attack(
 def _check_norms(job: Job, context: Context, norms: Mapping[int, float]) -> None:
     """Warn if the replayed updates are not those of the run, as on another kind of machine."""
     columns = ["round", "client", "update_norm"]
-    rows = records.table(context.folder(job.config), "clients", columns=columns).to_pylist()
+    rows = records.read_table(context.folder(job.config), "clients", columns=columns).to_pylist()
     recorded = {row["client"]: row["update_norm"] for row in rows if row["round"] == job.round}
     other = [
         client
@@ -205,7 +206,7 @@ def _check_norms(job: Job, context: Context, norms: Mapping[int, float]) -> None
         )
 
 
-def _csv(results: Sequence[JobResult]) -> str:
+def _format_csv(results: Sequence[JobResult]) -> str:
     """Format all rows as CSV, each with its run."""
     rows = [
         {
@@ -222,4 +223,4 @@ def _csv(results: Sequence[JobResult]) -> str:
         for run, row in ((result.run, row) for result in results for row in result.about["rows"])
     ]
     columns = dict.fromkeys(name for row in rows for name in row)
-    return csv_text([columns, *([row.get(name, "") for name in columns] for row in rows)])
+    return format_csv([columns, *([row.get(name, "") for name in columns] for row in rows)])

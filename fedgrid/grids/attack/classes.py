@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.models import flat_vectors
-from fedgrid.engine.federation.training.evaluation import predict, to_inputs
-from fedgrid.engine.runtime.run.replay import Observed
+from fedgrid.engine.federation.training.evaluation import convert_to_inputs, predict_probabilities
+from fedgrid.engine.runtime.run.replay import ObservedRound
 
 
-def classes(observed: Observed) -> list[dict[str, Any]]:
+def guess_classes(observed: ObservedRound) -> list[dict[str, Any]]:
     """Guess every client's majority class in four ways.
 
     Returns:
@@ -34,11 +34,11 @@ def classes(observed: Observed) -> list[dict[str, Any]]:
     """
     num_classes, clients = observed.setup.num_classes, range(observed.config.clients)
     counts_KL = np.stack(
-        [np.bincount(observed.held(client)[0].labels, minlength=num_classes) for client in clients]
+        [np.bincount(observed.select_images(client)[0].labels, minlength=num_classes) for client in clients]
     )
-    # The lowest of several classes with as many images; `_judge` accepts a guess of each of them.
+    # The lowest of several classes with as many images; `_judge_guesses` accepts a guess of each of them.
     majority_K = counts_KL.argmax(axis=1)
-    predicted = _predict(observed)
+    predicted = _predict_majorities(observed)
     return [
         {
             "client": client,
@@ -46,13 +46,13 @@ def classes(observed: Observed) -> list[dict[str, Any]]:
             "alone": bool(observed.alone_K[client]),
             "majority": int(majority_K[client]),
             "share": float(counts_KL[client].max() / counts_KL[client].sum()),
-            **_judge(
+            **_judge_guesses(
                 counts_KL[client],
                 {
                     "blind": most_common(majority_K[np.arange(len(majority_K)) != client]),
-                    "partition": by_partition(observed.labels_K, majority_K, client),
+                    "partition": guess_by_partition(observed.labels_K, majority_K, client),
                     "model": predicted[int(observed.model_K[client])],
-                    "update": _by_bias(observed, client),
+                    "update": _guess_by_bias(observed, client),
                 },
             ),
         }
@@ -66,15 +66,15 @@ def most_common(classes: Iterable[int]) -> int | None:
     return int(np.bincount(values).argmax()) if len(values) else None
 
 
-def by_partition(labels_K: NDArray[np.int64], majority_K: NDArray[np.int64], client: int) -> int | None:
+def guess_by_partition(labels_K: NDArray[np.int64], majority_K: NDArray[np.int64], client: int) -> int | None:
     """Guess a client's class from the other clients of its cluster, or from all others if it is alone."""
     others_K = np.arange(len(labels_K)) != client
     # A client alone in its cluster is guessed as without the partition.
-    beside_K = others_K & (labels_K == labels_K[client])
-    return most_common(majority_K[beside_K if beside_K.any() else others_K])
+    same_cluster_K = others_K & (labels_K == labels_K[client])
+    return most_common(majority_K[same_cluster_K if same_cluster_K.any() else others_K])
 
 
-def _judge(counts_L: NDArray[np.int64], guesses: dict[str, int | None]) -> dict[str, Any]:
+def _judge_guesses(counts_L: NDArray[np.int64], guesses: dict[str, int | None]) -> dict[str, Any]:
     """Add to each guess whether it is right, and whether the client has images of the class.
 
     It is right if the client has no other class with more images.
@@ -86,21 +86,21 @@ def _judge(counts_L: NDArray[np.int64], guesses: dict[str, int | None]) -> dict[
     return row
 
 
-def _predict(observed: Observed) -> list[int | None]:
+def _predict_majorities(observed: ObservedRound) -> list[int | None]:
     """Find the class that each served model predicts most often on the server's test images."""
-    module = observed.module()
-    inputs = to_inputs(torch.tensor(observed.setup.server_set.images))
-    return [most_common(_classes_of(module, model, inputs)) for model in observed.models]
+    module = observed.build_run_module()
+    inputs = convert_to_inputs(torch.tensor(observed.setup.server_set.images))
+    return [most_common(_predict_classes(module, model, inputs)) for model in observed.models]
 
 
-def _classes_of(module: torch.nn.Module, model: Vector, inputs: torch.Tensor) -> Sequence[int]:
+def _predict_classes(module: torch.nn.Module, model: Vector, inputs: torch.Tensor) -> Sequence[int]:
     """Predict the class of each input with one model."""
-    flat_vectors.write(module, model)
-    predicted: Sequence[int] = predict(module, inputs).argmax(axis=1).tolist()
+    flat_vectors.write_vector(module, model)
+    predicted: Sequence[int] = predict_probabilities(module, inputs).argmax(axis=1).tolist()
     return predicted
 
 
-def _by_bias(observed: Observed, client: int) -> int | None:
+def _guess_by_bias(observed: ObservedRound, client: int) -> int | None:
     """Find the class whose bias grows most in a client's update; None without an update, or a bias."""
     sent = observed.sent.get(client)
     biases = [

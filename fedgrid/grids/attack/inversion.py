@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.models import flat_vectors
-from fedgrid.engine.federation.training.optimizers import adam_step
+from fedgrid.engine.federation.training.optimizers import take_adam_step
 
 LEARNING_RATE = 0.1
 DECAYS = (3 / 8, 5 / 8, 7 / 8)
@@ -29,7 +29,7 @@ VARIATION = 1e-3
 """Weight of the total variation in the loss."""
 
 
-def invert(
+def invert_update(
     module: nn.Module,
     start: Vector,
     update: Vector,
@@ -54,7 +54,7 @@ def invert(
     Returns:
         Images in [0, 1], float32, shape (N, C, H, W).
     """
-    flat_vectors.write(module, start)
+    flat_vectors.write_vector(module, start)
     module.eval()
     weights = [parameter for parameter in module.parameters() if parameter.requires_grad]
     size = sum(weight.numel() for weight in weights)
@@ -72,15 +72,15 @@ def invert(
         parts = torch.autograd.grad((losses * shares).sum(), weights, create_graph=True)
         gradient = torch.cat([part.reshape(-1) for part in parts])
         distance = 1 - functional.cosine_similarity(gradient, target, dim=0)
-        (towards,) = torch.autograd.grad(distance + VARIATION * _variation(images), images)
+        (image_gradient,) = torch.autograd.grad(distance + VARIATION * _total_variation(images), images)
         with torch.no_grad():
             # The sign of the gradient, as in the source: its size varies by orders of magnitude.
-            adam_step(images, towards.sign_(), mean, square, step + 1, rate)
+            take_adam_step(images, image_gradient.sign_(), mean, square, step + 1, rate)
             images.clamp_(0, 1)
     inverted: NDArray[np.float32] = images.detach().numpy()
     return inverted
 
 
-def _variation(images: Tensor) -> Tensor:
+def _total_variation(images: Tensor) -> Tensor:
     """Compute the total variation: the mean absolute difference of neighbouring pixels."""
     return images.diff(dim=2).abs().mean() + images.diff(dim=3).abs().mean()

@@ -24,13 +24,13 @@ from torch.nn import functional
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.data.images import HeldImages, ImageSet
 from fedgrid.engine.federation.models import flat_vectors
-from fedgrid.engine.federation.training.evaluation import TEST_BATCH, to_inputs
-from fedgrid.engine.runtime.run.replay import Observed
+from fedgrid.engine.federation.training.evaluation import TEST_BATCH, convert_to_inputs
+from fedgrid.engine.runtime.run.replay import ObservedRound
 
 Losses = NDArray[np.float64]
 
 
-def auc(members_N: Losses, others_N: Losses) -> float | None:
+def compute_auc(members_N: Losses, others_N: Losses) -> float | None:
     """Compute the probability that a member's loss is below another image's, where ties count half.
 
     Returns:
@@ -46,7 +46,7 @@ def auc(members_N: Losses, others_N: Losses) -> float | None:
     return float(roc_auc_score(np.repeat([1, 0], [len(members_N), len(others_N)]), -ranks))
 
 
-def membership(observed: Observed) -> list[dict[str, Any]]:
+def infer_membership(observed: ObservedRound) -> list[dict[str, Any]]:
     """Attack each cluster's model and each client's update.
 
     The members of a model are the training images of the cluster's clients, those of an update the client's
@@ -56,24 +56,26 @@ def membership(observed: Observed) -> list[dict[str, Any]]:
     Returns:
         A row for each cluster's model and for each update.
     """
-    attack = _Attack(observed)
-    return [*attack.on_models(), *attack.on_updates()]
+    attack = _MembershipAttack(observed)
+    return [*attack.attack_models(), *attack.attack_updates()]
 
 
-class _Attack:
+class _MembershipAttack:
     """The membership attack on one replayed round."""
 
-    def __init__(self, observed: Observed) -> None:
+    def __init__(self, observed: ObservedRound) -> None:
         self._observed = observed
-        self._module = observed.module()
+        self._module = observed.build_run_module()
         faults = observed.config.faults
         self._mislabelled = {*faults.label_flip, *faults.label_noise}
         every = range(observed.config.clients)
-        self._held = {client: observed.held(client) for client in every}
+        self._held_images = {client: observed.select_images(client) for client in every}
         # Overlapping splits give the same image to several clients. It is no test image for any of them.
-        self._trained = {_key(image) for train, _ in self._held.values() for image in train.images}
+        self._trained_keys = {
+            _image_key(image) for train, _ in self._held_images.values() for image in train.images
+        }
 
-    def on_models(self) -> Iterator[dict[str, Any]]:
+    def attack_models(self) -> Iterator[dict[str, Any]]:
         """Attack each served model; yield a row for each."""
         observed = self._observed
         for position, model in enumerate(observed.models):
@@ -83,84 +85,88 @@ class _Attack:
                 continue
             # Members and others of the same clients: images of other clients would be hard for another
             # reason.
-            members, others = self._images(clients)
-            apart = [other for place, other in enumerate(observed.models) if place != position]
+            members, others = self._collect_images(clients)
+            other_models = [other for place, other in enumerate(observed.models) if place != position]
             yield {
                 "of": "model",
                 "client": None,
                 "cluster": int(observed.labels_K[clients[0]]),
                 "clients": len(clients),
                 "alone": len(served) == 1,
-                **self._scores(model, apart, members, others),
+                **self._score_model(model, other_models, members, others),
             }
 
-    def on_updates(self) -> Iterator[dict[str, Any]]:
+    def attack_updates(self) -> Iterator[dict[str, Any]]:
         """Attack the update of each client that has sent one; yield a row for each."""
         for client, sent in sorted(self._observed.sent.items()):
             if client in self._mislabelled:
                 continue
-            members, others = self._images([client])
+            members, others = self._collect_images([client])
             yield {
                 "of": "update",
                 "client": client,
                 "cluster": int(self._observed.labels_K[client]),
                 "clients": 1,
                 "alone": bool(self._observed.alone_K[client]),
-                **self._scores(sent.model, [sent.start], members, others),
+                **self._score_model(sent.model, [sent.start], members, others),
             }
 
-    def _scores(
-        self, model: Vector, beside: Sequence[Vector], members: ImageSet, others: ImageSet
+    def _score_model(
+        self, model: Vector, references: Sequence[Vector], members: ImageSet, others: ImageSet
     ) -> dict[str, Any]:
         """Score a model by its losses on members and others, also less those of reference models."""
-        losses = [self._losses(model, images) for images in (members, others)]
+        losses = [self._compute_losses(model, images) for images in (members, others)]
         calibrated = None
-        if beside:
+        if references:
             easy = [
-                np.mean([self._losses(other, images) for other in beside], axis=0)
+                np.mean([self._compute_losses(other, images) for other in references], axis=0)
                 for images in (members, others)
             ]
-            calibrated = auc(*(loss_N - easy_N for loss_N, easy_N in zip(losses, easy, strict=True)))
+            calibrated = compute_auc(*(loss_N - easy_N for loss_N, easy_N in zip(losses, easy, strict=True)))
         return {
             "members": len(members),
             "others": len(others),
-            "auc": auc(losses[0], losses[1]),
+            "auc": compute_auc(losses[0], losses[1]),
             "auc_calibrated": calibrated,
         }
 
-    def _images(self, clients: Sequence[int]) -> tuple[ImageSet, ImageSet]:
+    def _collect_images(self, clients: Sequence[int]) -> tuple[ImageSet, ImageSet]:
         """Collect the different images that clients train on, and test images that no client trains on."""
-        members = _join([self._held[client][0] for client in clients])
-        others = _join([self._held[client][1] for client in clients])
-        unseen = [place for place, image in enumerate(others.images) if _key(image) not in self._trained]
+        members = _join_images([self._held_images[client][0] for client in clients])
+        others = _join_images([self._held_images[client][1] for client in clients])
+        unseen = [
+            place for place, image in enumerate(others.images) if _image_key(image) not in self._trained_keys
+        ]
         return members, others.take(np.array(unseen, np.int64))
 
     @torch.inference_mode()
-    def _losses(self, model: Vector, images: ImageSet) -> Losses:
+    def _compute_losses(self, model: Vector, images: ImageSet) -> Losses:
         """Compute the cross-entropy of each image, float64, shape (N,)."""
-        flat_vectors.write(self._module, model)
+        flat_vectors.write_vector(self._module, model)
         self._module.eval()
         pixels, labels = torch.tensor(images.images), torch.tensor(images.labels)
         parts = zip(torch.split(pixels, TEST_BATCH), torch.split(labels, TEST_BATCH), strict=True)
         losses = [
             # In float64: the losses of images that are learned by heart would all round to 0 in float32, and
             # tie.
-            functional.cross_entropy(self._module(to_inputs(part)).double(), of_part, reduction="none")
-            for part, of_part in parts
+            functional.cross_entropy(
+                self._module(convert_to_inputs(part)).double(), part_labels, reduction="none"
+            )
+            for part, part_labels in parts
         ]
         return torch.cat(losses).numpy()
 
 
-def _join(sets: Sequence[HeldImages]) -> ImageSet:
+def _join_images(sets: Sequence[HeldImages]) -> ImageSet:
     """Join the images of several sets, each pair of image and label once: clients may have the same ones."""
     images = np.concatenate([held.images for held in sets])
     labels = np.concatenate([held.labels for held in sets])
-    pairs = zip(map(_key, images), labels.tolist(), strict=True)
-    last_of = {pair: place for place, pair in enumerate(pairs)}
-    places = np.array(sorted(last_of.values()), np.int64)
+    pairs = zip(map(_image_key, images), labels.tolist(), strict=True)
+    last_places = {pair: place for place, pair in enumerate(pairs)}
+    places = np.array(sorted(last_places.values()), np.int64)
     return ImageSet(images[places], labels[places])
 
 
-def _key(image: NDArray[np.uint8]) -> bytes:
+def _image_key(image: NDArray[np.uint8]) -> bytes:
     """Convert an image to a key of a dict."""
     return image.tobytes()

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-LONG = 14
+NAME_LENGTH = 14
 """Letters of a class's name that fit above a picture."""
-MOST = 12
+MAX_PICTURES = 12
 """Most pictures of messages, and of updates."""
 Image = NDArray[np.floating[Any]]
 
@@ -19,13 +19,13 @@ Image = NDArray[np.floating[Any]]
 class Picture:
     """A reconstruction, with the original that it is compared with."""
 
-    of: str
+    source: str
     """What it was made from: `message` or `update`."""
     client: int
     label: int
     truth: Image
     """Original in [0, 1], shape (C, H, W): the class mean of the client, or its nearest image."""
-    found: Image
+    reconstruction: Image
     """Reconstruction, in the same form."""
 
 
@@ -47,7 +47,7 @@ def draw_pictures(pictures: Sequence[Picture], title: str, classes: Sequence[str
     kinds = [
         (of, part)
         for of in ("message", "update")
-        if (part := [picture for picture in pictures if picture.of == of][:MOST])
+        if (part := [picture for picture in pictures if picture.source == of][:MAX_PICTURES])
     ]
     columns = max(len(part) for _, part in kinds)
     figure = Figure(figsize=(0.9 + 0.9 * columns, 0.4 + 2.1 * len(kinds)), layout="constrained")
@@ -57,11 +57,11 @@ def draw_pictures(pictures: Sequence[Picture], title: str, classes: Sequence[str
     for at, (of, part) in enumerate(kinds):
         names = ("class mean", "decoded") if of == "message" else ("nearest image", "inverted")
         for column, picture in enumerate(part):
-            for row, image in enumerate((picture.truth, picture.found)):
+            for row, image in enumerate((picture.truth, picture.reconstruction)):
                 place = axes[2 * at + row, column]
                 place.imshow(_for_matplotlib(image), cmap="gray", vmin=0, vmax=1)
                 if row == 0:
-                    name = classes[picture.label][:LONG] if classes else f"class {picture.label}"
+                    name = classes[picture.label][:NAME_LENGTH] if classes else f"class {picture.label}"
                     # `parse_math=False`: the name of a class may have dollar signs.
                     place.set_title(f"client {picture.client}\n{name}", fontsize=7, parse_math=False)
                 if column == 0:

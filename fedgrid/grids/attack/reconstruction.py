@@ -26,96 +26,98 @@ from fedgrid.algorithms.clustered.before_training.class_means import (
     BITS,
     VECTOR,
     Bits,
-    class_means,
+    compute_class_means,
     scale_vector,
 )
 from fedgrid.engine.federation.data.images import HeldImages
-from fedgrid.engine.federation.encoders.encoder import Codec, Encoder, decode
-from fedgrid.engine.federation.seeds import generator
-from fedgrid.engine.runtime.run.replay import Observed
-from fedgrid.grids.attack.inversion import invert
+from fedgrid.engine.federation.encoders.encoder import Codec, Encoder, decode_codes
+from fedgrid.engine.federation.seeds import make_generator
+from fedgrid.engine.runtime.run.replay import ObservedRound
+from fedgrid.grids.attack.inversion import invert_update
 from fedgrid.grids.attack.pictures import Image, Picture
-from fedgrid.grids.attack.settings import Attacking
+from fedgrid.grids.attack.settings import AttackSettings
 
-LARGEST = 1_000_000
+MAX_PARAMETERS = 1_000_000
 """Most parameters of a model whose updates are inverted: every step passes through it twice and back."""
 
 
-def reconstruction(
-    observed: Observed, settings: Attacking, encoder: Encoder | None
+def reconstruct_images(
+    observed: ObservedRound, settings: AttackSettings, encoder: Encoder | None
 ) -> tuple[list[dict[str, Any]], list[Picture]]:
     """Reconstruct images from every message, and from updates.
 
-    Updates of a model of more than `LARGEST` parameters are not inverted.
+    Updates of a model of more than `MAX_PARAMETERS` parameters are not inverted.
 
     Returns:
         A row for each client and class, of its message and of its update, and pictures of them.
     """
-    pairs = [*from_messages(observed, encoder)] if encoder is not None else []
-    if observed.layout.num_parameters <= LARGEST:
-        pairs += from_updates(observed, settings)
+    pairs = [*decode_messages(observed, encoder)] if encoder is not None else []
+    if observed.layout.num_parameters <= MAX_PARAMETERS:
+        pairs += invert_updates(observed, settings)
     return [row for row, _ in pairs], [picture for _, picture in pairs]
 
 
-def from_messages(observed: Observed, encoder: Encoder) -> Iterator[tuple[dict[str, Any], Picture]]:
+def decode_messages(observed: ObservedRound, encoder: Encoder) -> Iterator[tuple[dict[str, Any], Picture]]:
     """Reconstruct each client's class means from its message; yield a row and a picture for each class."""
     num_classes = observed.setup.num_classes
     codec = Codec(encoder)
     server = observed.setup.server_set
     public = torch.tensor(server.images), torch.tensor(server.labels)
-    scale = Scale.of(class_means(codec.encode(public[0]), public[1], num_classes))
-    for client, payload in observed.messages(encoder).items():
+    scale = CodeScale.measure(compute_class_means(codec.encode_images(public[0]), public[1], num_classes))
+    for client, payload in observed.describe_clients(encoder).items():
         means_L = _class_means(observed.setup.clients[client].train, num_classes)
-        sent_LZ = _sent(payload, num_classes, encoder.code_size)
+        sent_LZ = _unpack_message(payload, num_classes, encoder.code_size)
         # Seeded for each client, so that an error does not depend on which clients come before.
-        rng = generator(observed.config.root_seed, "random vector", client=client)
+        rng = make_generator(observed.config.root_seed, "random vector", client=client)
         random_LZ = rng.integers(2, size=sent_LZ.shape).astype(np.float64)
         is_bits = BITS in payload
         codes = {
-            "mse": scale.codes(sent_LZ) if is_bits else sent_LZ,
+            "mse": scale.to_codes(sent_LZ) if is_bits else sent_LZ,
             "mse_plain": sent_LZ,
-            "mse_random": scale.codes(random_LZ),
+            "mse_random": scale.to_codes(random_LZ),
         }
-        images = {name: decode(encoder, codes_LZ) for name, codes_LZ in codes.items()}
+        images = {name: decode_codes(encoder, codes_LZ) for name, codes_LZ in codes.items()}
         for label, truth in means_L.items():
-            errors = {name: mse(decoded[label], truth) for name, decoded in images.items()}
+            errors = {name: mean_squared_error(decoded[label], truth) for name, decoded in images.items()}
             yield (
-                {**_about(observed, "message", client, label), **errors, "mse_class": None},
+                {**_common_columns(observed, "message", client, label), **errors, "mse_class": None},
                 Picture("message", client, label, truth, images["mse"][label]),
             )
 
 
-def from_updates(observed: Observed, settings: Attacking) -> Iterator[tuple[dict[str, Any], Picture]]:
+def invert_updates(
+    observed: ObservedRound, settings: AttackSettings
+) -> Iterator[tuple[dict[str, Any], Picture]]:
     """Reconstruct images from the updates of the first clients; yield a row and a picture for each class."""
-    module = observed.module()
+    module = observed.build_run_module()
     server_L = _class_means(observed.setup.server_set, observed.setup.num_classes)
     for client in sorted(observed.sent)[: settings.clients]:
-        sent, (train, _) = observed.sent[client], observed.held(client)
+        sent, (train, _) = observed.sent[client], observed.select_images(client)
         labels, counts = np.unique(train.labels, return_counts=True)
         # The generator draws the first images, then the random images of `mse_random`: the order is part of
         # the results.
-        rng = generator(observed.config.root_seed, "inversion", client=client)
+        rng = make_generator(observed.config.root_seed, "inversion", client=client)
         _, *shape = train.images.shape
         steps = settings.steps or 1
-        of_client = sent.start, sent.update, labels, counts / counts.sum()
-        images = invert(module, *of_client, (shape[0], shape[1], shape[2]), steps, rng)
+        client_inputs = sent.start, sent.update, labels, counts / counts.sum()
+        images = invert_update(module, *client_inputs, (shape[0], shape[1], shape[2]), steps, rng)
         for image, label in zip(images, labels.tolist(), strict=True):
             held = train.images[train.labels == label] / 255
             errors = {
-                "mse": nearest(image, held)[0],
+                "mse": find_nearest(image, held)[0],
                 "mse_plain": None,
-                "mse_random": nearest(rng.random(image.shape), held)[0],
-                "mse_class": nearest(server_L[label], held)[0] if label in server_L else None,
+                "mse_random": find_nearest(rng.random(image.shape), held)[0],
+                "mse_class": find_nearest(server_L[label], held)[0] if label in server_L else None,
             }
-            truth = held[nearest(image, held)[1]]
+            truth = held[find_nearest(image, held)[1]]
             yield (
-                {**_about(observed, "update", client, label), **errors},
+                {**_common_columns(observed, "update", client, label), **errors},
                 Picture("update", client, label, truth, image),
             )
 
 
 @dataclass(frozen=True)
-class Scale:
+class CodeScale:
     """The codes that bits stand for, as the server estimates them from images of its own."""
 
     low: float
@@ -124,7 +126,7 @@ class Scale:
     """Code of a 1."""
 
     @classmethod
-    def of(cls, means_LZ: NDArray[np.float64]) -> "Scale":
+    def measure(cls, means_LZ: NDArray[np.float64]) -> "CodeScale":
         """Measure the mean of the codes below, and of those above the middle of the range of class means."""
         # A class without images has a mean of NaN in all entries.
         finite_LZ = means_LZ[np.isfinite(means_LZ[:, 0])]
@@ -134,23 +136,25 @@ class Scale:
         )
         return cls(float(low), float(high))
 
-    def codes(self, bits: NDArray[np.float64]) -> NDArray[np.float64]:
+    def to_codes(self, bits: NDArray[np.float64]) -> NDArray[np.float64]:
         """Convert bits to the codes that they stand for."""
         return np.where(bits > 0.5, self.high, self.low)
 
 
-def mse(one: Image, other: Image) -> float:
+def mean_squared_error(one: Image, other: Image) -> float:
     """Compute the mean squared error of the pixels, in [0, 1]."""
     return float(np.mean((np.asarray(one, np.float64) - other) ** 2))
 
 
-def nearest(image: Image, held_N: Image) -> tuple[float, int]:
+def find_nearest(image: Image, held_N: Image) -> tuple[float, int]:
     """Find the image of N with the least mean squared error; return the error and its position."""
     errors_N = ((np.asarray(image, np.float64) - held_N) ** 2).mean(axis=(1, 2, 3))
     return float(errors_N.min()), int(errors_N.argmin())
 
 
-def _sent(payload: Mapping[str, NDArray[Any]], num_classes: int, code_size: int) -> NDArray[np.float64]:
+def _unpack_message(
+    payload: Mapping[str, NDArray[Any]], num_classes: int, code_size: int
+) -> NDArray[np.float64]:
     """Unpack the entries of a message, shape (L, Z)."""
     if BITS in payload:
         bits: Bits = np.unpackbits(payload[BITS], count=num_classes * code_size)
@@ -167,7 +171,7 @@ def _class_means(held: HeldImages, num_classes: int) -> dict[int, Image]:
     }
 
 
-def _about(observed: Observed, of: str, client: int, label: int) -> dict[str, Any]:
+def _common_columns(observed: ObservedRound, of: str, client: int, label: int) -> dict[str, Any]:
     """Build the columns that all rows have."""
     return {
         "of": of,

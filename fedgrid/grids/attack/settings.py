@@ -15,7 +15,7 @@ VERSION = 1
 """Version of the attacks' numbers: results of another version are computed again."""
 
 
-class Attacking(Section):
+class AttackSettings(Section):
     """Settings of an attack on a finished run. Its fields are the keys of the command line."""
 
     kind: AttackKind
@@ -32,7 +32,7 @@ class Attacking(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_reconstruction(cls, given: Any) -> Any:
+    def _complete_reconstruction(cls, given: Any) -> Any:
         """Set the defaults of reconstruction, and refuse its settings for other kinds."""
         # None is the same as not given: both lead to the same digest.
         values = {key: value for key, value in given.items() if value is not None}

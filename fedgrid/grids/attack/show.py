@@ -12,9 +12,9 @@ import numpy as np
 
 from fedgrid.grids.analyses.analysis import JobResult, means_table
 from fedgrid.grids.attack.settings import AttackKind
-from fedgrid.grids.display.plain import warn
-from fedgrid.grids.results.study import readable_results
-from fedgrid.tracking.papers.prigent.tables import against_attack, encoder_of, is_in_setting
+from fedgrid.grids.display.plain_console import warn
+from fedgrid.grids.results.study import load_readable_results
+from fedgrid.tracking.papers.prigent.tables import build_attack_table, is_in_setting, name_encoder
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.tables.table import Column, Table
 
@@ -26,22 +26,22 @@ AttackNumbers: TypeAlias = Sequence[tuple[Run, Mapping[str, float]]]
 ALONE = "partition alone"
 
 
-def _mean(column: str, of: str | None = None, *, alone: bool | None = None) -> Number:
+def _build_mean(column: str, source: str | None = None, *, alone: bool | None = None) -> Number:
     """Build a function that computes the mean of a column over clients.
 
     Args:
         column: Name of the column.
-        of: Source of the rows that count, `model`, `update` or `message`; None for all.
+        source: Source of the rows that count, `model`, `update` or `message`; None for all.
         alone: Whether clients that are alone in their cluster count, or the others; None for all.
     """
 
-    def mean(rows: Sequence[AttackRow]) -> float:
+    def compute_mean(rows: Sequence[AttackRow]) -> float:
         """Compute the mean over the rows that count, NaN if there are none."""
         chosen = [
             (float(value), row.get("clients", 1))
             for row in rows
             if (value := row.get(column)) is not None
-            and (of is None or row.get("of") == of)
+            and (source is None or row.get("of") == source)
             and (alone is None or row.get("alone") == alone)
         ]
         if not chosen:
@@ -50,35 +50,35 @@ def _mean(column: str, of: str | None = None, *, alone: bool | None = None) -> N
         # A row of a cluster's model stands for all clients of the cluster.
         return float(np.average(values, weights=clients))
 
-    return mean
+    return compute_mean
 
 
 COLUMNS: Mapping[AttackKind, Mapping[tuple[str, str], Number]] = {
     "membership": {
-        ("cluster models", "AUC"): _mean("auc", "model"),
-        ("cluster models", "calibrated"): _mean("auc_calibrated", "model"),
-        ("cluster models", "if alone"): _mean("auc", "model", alone=True),
-        ("updates", "AUC"): _mean("auc", "update"),
-        ("updates", "calibrated"): _mean("auc_calibrated", "update"),
-        ("updates", "if alone"): _mean("auc", "update", alone=True),
+        ("cluster models", "AUC"): _build_mean("auc", "model"),
+        ("cluster models", "calibrated"): _build_mean("auc_calibrated", "model"),
+        ("cluster models", "if alone"): _build_mean("auc", "model", alone=True),
+        ("updates", "AUC"): _build_mean("auc", "update"),
+        ("updates", "calibrated"): _build_mean("auc_calibrated", "update"),
+        ("updates", "if alone"): _build_mean("auc", "update", alone=True),
     },
     "class": {
-        ("guessed right from", "blind"): _mean("blind_right"),
-        ("guessed right from", "partition"): _mean("partition_right"),
-        ("guessed right from", "model"): _mean("model_right"),
-        ("guessed right from", "update"): _mean("update_right"),
-        ("a class it holds", "blind"): _mean("blind_held"),
-        ("a class it holds", "partition"): _mean("partition_held"),
-        ("if alone", "model"): _mean("model_right", alone=True),
+        ("guessed right from", "blind"): _build_mean("blind_right"),
+        ("guessed right from", "partition"): _build_mean("partition_right"),
+        ("guessed right from", "model"): _build_mean("model_right"),
+        ("guessed right from", "update"): _build_mean("update_right"),
+        ("a class it holds", "blind"): _build_mean("blind_held"),
+        ("a class it holds", "partition"): _build_mean("partition_held"),
+        ("if alone", "model"): _build_mean("model_right", alone=True),
     },
     "reconstruction": {
-        ("error from messages", "MSE"): _mean("mse", "message"),
-        ("error from messages", "as they are"): _mean("mse_plain", "message"),
-        ("error from messages", "of a random vector"): _mean("mse_random", "message"),
-        ("error from updates", "MSE"): _mean("mse", "update"),
-        ("error from updates", "of a class's mean"): _mean("mse_class", "update"),
-        ("error from updates", "of a random image"): _mean("mse_random", "update"),
-        ("error from updates", "if alone"): _mean("mse", "update", alone=True),
+        ("error from messages", "MSE"): _build_mean("mse", "message"),
+        ("error from messages", "as they are"): _build_mean("mse_plain", "message"),
+        ("error from messages", "of a random vector"): _build_mean("mse_random", "message"),
+        ("error from updates", "MSE"): _build_mean("mse", "update"),
+        ("error from updates", "of a class's mean"): _build_mean("mse_class", "update"),
+        ("error from updates", "of a random image"): _build_mean("mse_random", "update"),
+        ("error from updates", "if alone"): _build_mean("mse", "update", alone=True),
     },
 }
 """Group and heading of a column -> function that computes a run's number."""
@@ -99,7 +99,7 @@ CAPTIONS: Mapping[AttackKind, str] = {
 }
 
 
-def attack_means(result: JobResult) -> dict[str, float]:
+def compute_means(result: JobResult) -> dict[str, float]:
     """Compute the numbers of a run by group and heading, as `updates AUC`; NaN where there is none."""
     columns = COLUMNS[result.job.settings.kind]
     return {" ".join(heading): mean(result.about["rows"]) for heading, mean in columns.items()}
@@ -110,7 +110,7 @@ def read_numbers(results: Sequence[JobResult]) -> AttackNumbers:
 
     A warning names the runs whose records do not fit together, which are left out.
     """
-    runs = readable_results(
+    runs = load_readable_results(
         (result.run for result in results), lambda error: warn(f"{error}; its attack is left out")
     )
     return [
@@ -120,7 +120,7 @@ def read_numbers(results: Sequence[JobResult]) -> AttackNumbers:
                 "partition ARI": runs[run.run_id].last("ari"),
                 # Read from the records, not from the attack, which may be after another round.
                 ALONE: runs[run.run_id].last("clients_alone"),
-                **attack_means(result),
+                **compute_means(result),
             },
         )
         for result in results
@@ -128,7 +128,7 @@ def read_numbers(results: Sequence[JobResult]) -> AttackNumbers:
     ]
 
 
-def attack_table(kind: AttackKind, numbers: AttackNumbers, after: int | None = None) -> Table:
+def build_kind_table(kind: AttackKind, numbers: AttackNumbers, after: int | None = None) -> Table:
     """Build the table of one kind of attack.
 
     Args:
@@ -147,17 +147,17 @@ def attack_table(kind: AttackKind, numbers: AttackNumbers, after: int | None = N
     )
 
 
-def table_beside_published(numbers: AttackNumbers) -> Table | None:
+def compare_published(numbers: AttackNumbers) -> Table | None:
     """Compare our errors of messages with Prigent et al.'s Table II; None without runs of its setting."""
     errors: dict[str, list[float]] = {}
-    for run, of_run in numbers:
-        if (level := find_level(run)) and not np.isnan(error := of_run["error from messages MSE"]):
+    for run, run_numbers in numbers:
+        if (level := find_level(run)) and not np.isnan(error := run_numbers["error from messages MSE"]):
             errors.setdefault(level, []).append(error)
-    return against_attack(errors)
+    return build_attack_table(errors)
 
 
 def find_level(run: Run) -> str | None:
     """Find a run's row of Prigent et al.'s Table II: `none` or a flip probability; None if it has none."""
-    if run.dataset != "mnist" or not is_in_setting(run) or encoder_of(run) != "federated":
+    if run.dataset != "mnist" or not is_in_setting(run) or name_encoder(run) != "federated":
         return None
     return "none" if run.keys.get("algorithm.quantise") == "false" else run.keys.get("algorithm.flip")

@@ -11,27 +11,27 @@ from typing import Any
 from rich.console import Console
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.errors import ConfigError, hint
-from fedgrid.engine.runtime.run.run_folder import folder_of
-from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.federation.errors import ConfigError, suggest_name
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
+from fedgrid.engine.runtime.storage.hints import format_command
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.display.status import COUNTS, STOPPED, state_lines, status
-from fedgrid.grids.display.tables import OWN_COLUMNS, RESULT_COLUMNS, cell, columns_for
+from fedgrid.grids.display.plain_console import print_plain, warn
+from fedgrid.grids.display.status import COUNTS, STOPPED, format_state_lines, read_status
+from fedgrid.grids.display.tables import DISTURBANCE_COLUMNS, RESULT_COLUMNS, format_cell, select_columns
 from fedgrid.grids.display.text_table import TextTable, print_pairs
 from fedgrid.grids.presets.axes import read_where
-from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SETTING, axis_keys, value_text
+from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SETTING_PREFIX, format_axis_value, list_axis_keys
 from fedgrid.grids.presets.yaml_file import split_at_commas
-from fedgrid.grids.results.axes import naming_keys
+from fedgrid.grids.results.axes import find_naming_keys
 from fedgrid.grids.results.grid_folder import SUPERSEDED, GridFolder
 from fedgrid.grids.results.outcome import is_finished, trust_times
 from fedgrid.grids.results.runs import read_runs
-from fedgrid.grids.trackers.annotations import annotations_of
+from fedgrid.grids.trackers.annotations import read_annotations
 from fedgrid.tracking.names import SHORT_NAMES
-from fedgrid.tracking.scoring.run import FINISHED, IDENTITY, NOTE, TAG, TIMES, Run, stopped_line
-from fedgrid.tracking.scoring.selection import Condition, sort_places, text_of
+from fedgrid.tracking.scoring.run import FINISHED, IDENTITY, NOTE, TAG, TIMES, Run, format_early_stops
+from fedgrid.tracking.scoring.selection import Condition, format_value, sort_positions
 
-ALL = "all"
+ALL_COLUMNS = "all"
 """The word in `--columns` that stands for every column whose value is available without a run's records."""
 VALUES_SHOWN = 8
 """Number of values of a column that a message lists, and of an axis; an axis with more shows the first ones,
@@ -41,7 +41,7 @@ ON_ONE_LINE = str.maketrans({"\n": "\\n", "\t": "\\t"})
 
 
 @dataclass(frozen=True)
-class RunList:
+class RunListOptions:
     """Options of `fedgrid show GRID`: which runs are listed, in which order, with which columns."""
 
     where: Sequence[str] = ()
@@ -59,7 +59,7 @@ class RunList:
     """Whether the runs are written as CSV to standard output, without anything else; default False."""
 
 
-EVERY = RunList()
+ALL_RUNS = RunListOptions()
 """Options that list all runs of a grid: those of `fedgrid show GRID` without further options."""
 
 
@@ -79,7 +79,7 @@ def read_rows(
     # What a finished run's rows need was already downloaded with its marks, except its times. An unfinished
     # run has no stored scores, so its records are needed; its states, which are large, never are.
     for config in configs if storage.uri else ():
-        folder = folder_of(storage.root, config).name
+        folder = build_folder_path(storage.root, config).name
         if is_finished(storage, config):
             storage.pull(folder, only=("timings",))
         else:
@@ -89,14 +89,16 @@ def read_rows(
 
 def _add_notes(run: Run) -> Run:
     """Add the note and tags of a run's folder, which its user may have changed after the run ended."""
-    written = annotations_of(run.folder)
+    written = read_annotations(run.folder)
     tags = {f"{TAG}{key}": value for key, value in written.tags.items()}
     return replace(run, notes={**({NOTE: written.note} if written.note else {}), **tags})
 
 
-def usual_columns(rows: Sequence[Run]) -> list[str]:
+def list_usual_columns(rows: Sequence[Run]) -> list[str]:
     """List the default columns: state, axes with several values, and the scores of the results table."""
-    further = dict.fromkeys(axis for row in rows for axis, _ in row.axes if not axis.startswith(SETTING))
+    further = dict.fromkeys(
+        axis for row in rows for axis, _ in row.axes if not axis.startswith(SETTING_PREFIX)
+    )
     differing = [
         axis
         for axis in (*AXES, *further)
@@ -105,18 +107,18 @@ def usual_columns(rows: Sequence[Run]) -> list[str]:
     ]
     variant = ["variant"] if any(row.variant for row in rows) else []
     superseded = [SUPERSEDED] if any(row.is_superseded for row in rows) else []
-    own = [name for name in OWN_COLUMNS if any(name in row.scores for row in rows)]
-    scores = columns_for({name for row in rows for name in row.scores})
+    own = [name for name in DISTURBANCE_COLUMNS if any(name in row.scores for row in rows)]
+    scores = select_columns({name for row in rows for name in row.scores})
     return [*differing, *variant, *superseded, "state", *scores, *own, "seconds", "run_id"]
 
 
-def all_columns(rows: Sequence[Run]) -> list[str]:
+def list_all_columns(rows: Sequence[Run]) -> list[str]:
     """List every column for which some run has a value, except those that need a run's records."""
     notes = {name: None for row in rows for name in row.notes}
     settings = {key for row in rows for key, value in row.values.items() if value is not None}
     # Known keys come first, in the order of `fedgrid list keys`; then those of plugins, which only the runs
     # name.
-    keys = (*axis_keys(), *(key for row in rows for key in row.values))
+    keys = (*list_axis_keys(), *(key for row in rows for key in row.values))
     scores = (name for row in rows for name in row.scores)
     columns = [
         *IDENTITY,
@@ -139,7 +141,7 @@ def check_columns(columns: Sequence[str], rows: Sequence[Run], option: str) -> N
     Raises:
         ConfigError: if one is unknown; names the nearest, and how to see all.
     """
-    allowed = {*IDENTITY, *TIMES, NOTE, *axis_keys()}
+    allowed = {*IDENTITY, *TIMES, NOTE, *list_axis_keys()}
     allowed |= {name for row in rows for part in (row.values, row.scores, row.notes) for name in part}
     for column in columns:
         # Recorded numbers are looked up last: this opens files of runs.
@@ -148,7 +150,7 @@ def check_columns(columns: Sequence[str], rows: Sequence[Run], option: str) -> N
         names = {*allowed, *(name for row in rows for name in row.recorded)}
         keys = rows[0].values if rows else {}
         inner = {key.rpartition(".")[2]: key for key, value in keys.items() if value is not None}
-        near = hint(column, names, SHORT_NAMES, inner)
+        near = suggest_name(column, names, SHORT_NAMES, inner)
         raise ConfigError(
             f"{option}: unknown column '{column}'; {near}allowed: a key of a run (training.rounds), a score "
             f"({', '.join(list(RESULT_COLUMNS)[:3])}), a recorded number (temperature); `--columns all "
@@ -156,49 +158,53 @@ def check_columns(columns: Sequence[str], rows: Sequence[Run], option: str) -> N
         )
 
 
-def _select(rows: Sequence[Run], conditions: Sequence[Condition], options: RunList) -> list[Run]:
+def _select_runs(rows: Sequence[Run], conditions: Sequence[Condition], options: RunListOptions) -> list[Run]:
     """Select the runs that meet all conditions, and sort them; warn of a condition that no run meets."""
     check_columns([condition.column for condition in conditions], rows, "--where")
-    chosen = [row for row in rows if all(rule.holds([row.value(rule.column)]) for rule in conditions)]
+    chosen = [
+        row for row in rows if all(rule.matches_values([row.value(rule.column)]) for rule in conditions)
+    ]
     for rule in conditions:
-        if rows and not any(rule.holds([row.value(rule.column)]) for row in rows):
-            warn(f"--where: {_no_run(rule, rows)}")
+        if rows and not any(rule.matches_values([row.value(rule.column)]) for row in rows):
+            warn(f"--where: {_describe_unmet_condition(rule, rows)}")
     if options.sort is not None:
         check_columns([options.sort], rows, "--sort")
-        places = sort_places([row.value(options.sort) for row in chosen], options.reverse)
+        places = sort_positions([row.value(options.sort) for row in chosen], options.reverse)
         return [chosen[place] for place in places]
     return chosen[::-1] if options.reverse else chosen
 
 
-def _no_run(rule: Condition, rows: Sequence[Run]) -> str:
+def _describe_unmet_condition(rule: Condition, rows: Sequence[Run]) -> str:
     """Describe a condition that no run meets, with the values that its column has."""
     distinct = list(dict.fromkeys(row.value(rule.column) for row in rows))
-    places = sort_places(distinct, reverse=False)
-    values = ", ".join(cell(distinct[place]) for place in places[:VALUES_SHOWN]) + ", ..." * (
+    places = sort_positions(distinct, reverse=False)
+    values = ", ".join(format_cell(distinct[place]) for place in places[:VALUES_SHOWN]) + ", ..." * (
         len(distinct) > VALUES_SHOWN
     )
-    given = ",".join(map(text_of, rule.values))
+    given = ",".join(map(format_value, rule.values))
     return f"no run has {rule.column}{rule.operator}{given}; its values here: {values}"
 
 
-def _columns(given: str | None, rows: Sequence[Run]) -> list[str]:
+def _parse_columns(given: str | None, rows: Sequence[Run]) -> list[str]:
     """Parse `--columns`, with `all` replaced by every column; without it, list the default columns."""
     if given is None:
-        return usual_columns(rows)
+        return list_usual_columns(rows)
     names = split_at_commas(given, f"--columns {given}")
-    check_columns([name for name in names if name != ALL], rows, "--columns")
-    columns = (column for name in names for column in (all_columns(rows) if name == ALL else [name]))
+    check_columns([name for name in names if name != ALL_COLUMNS], rows, "--columns")
+    columns = (
+        column for name in names for column in (list_all_columns(rows) if name == ALL_COLUMNS else [name])
+    )
     return list(dict.fromkeys(columns))
 
 
-def _add_used(columns: list[str], sort: str | None, conditions: Sequence[Condition]) -> list[str]:
+def _add_used_columns(columns: list[str], sort: str | None, conditions: Sequence[Condition]) -> list[str]:
     """Add the columns by which runs are sorted or selected, except those left with a single value."""
     several = [one.column for one in conditions if one.operator != "=" or len(one.values) > 1]
     used = [*([sort] if sort else []), *several]
     return [*columns, *(name for name in dict.fromkeys(used) if name not in columns)]
 
 
-def _add_names(columns: list[str]) -> list[str]:
+def _add_run_names(columns: list[str]) -> list[str]:
     """Add the runs' names as first column, unless another column already identifies a run."""
     return columns if {"run", "run_id", "folder"} & {*columns} else ["run", *columns]
 
@@ -207,15 +213,15 @@ def _write_csv(rows: Sequence[Run], columns: Sequence[str]) -> None:
     """Write a header and a row for each run to standard output."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([_plain(row.value(column)) for column in columns] for row in rows)
+    writer.writerows([_format_csv_value(row.value(column)) for column in columns] for row in rows)
 
 
-def _plain(value: Any) -> Any:
+def _format_csv_value(value: Any) -> Any:
     """Format a value for a CSV cell; None gives an empty cell."""
-    return value if value is None or isinstance(value, int | float) else text_of(value)
+    return value if value is None or isinstance(value, int | float) else format_value(value)
 
 
-def _print(rows: Sequence[Run], columns: Sequence[str], console: Console) -> None:
+def _print_table(rows: Sequence[Run], columns: Sequence[str], console: Console) -> None:
     """Print the table of runs, without columns that are empty for all of them."""
     every = {column: [row.value(column) for row in rows] for column in columns}
     shown = {name: values for name, values in every.items() if any(value is not None for value in values)}
@@ -225,14 +231,14 @@ def _print(rows: Sequence[Run], columns: Sequence[str], console: Console) -> Non
     are_numbers = [
         all(isinstance(value, int | float | None) for value in column) for column in shown.values()
     ]
-    cells = [[cell(value).translate(ON_ONE_LINE) for value in values] for values in shown.values()]
+    cells = [[format_cell(value).translate(ON_ONE_LINE) for value in values] for values in shown.values()]
     numbers = [place for place, is_number in enumerate(are_numbers) if is_number]
     table = TextTable(headings, list(zip(*cells, strict=True)), numbers=numbers)
     # Without a terminal a row stays on one line whatever its width, so that `grep` and `awk` can read it.
     console.print(table, soft_wrap=not console.is_terminal)
 
 
-def show_grid(name: str, options: RunList, storage: Storage, as_json: bool, console: Console) -> None:
+def show_grid(name: str, options: RunListOptions, storage: Storage, as_json: bool, console: Console) -> None:
     """Print a grid: state, axes, runs and next commands; with `as_csv` only the runs.
 
     Args:
@@ -250,21 +256,23 @@ def show_grid(name: str, options: RunList, storage: Storage, as_json: bool, cons
         raise ConfigError("choose one of --csv and --json")
     with trust_times(storage):
         folder = GridFolder(storage, name)
-        stored = folder.read()
+        stored = folder.read_definition()
         old = stored.superseded
         every = read_rows((*stored.runs, *old) if options.superseded else stored.runs, storage, old)
     # Conditions and columns are checked before anything is printed: half a page followed by an error is worse
     # than an error.
     conditions = [condition for text in options.where for condition in read_where(text)]
-    columns = _columns(options.columns, every)
-    rows = _select(every, conditions, options)
+    columns = _parse_columns(options.columns, every)
+    rows = _select_runs(every, conditions, options)
     if options.as_csv:
         _write_csv(rows, columns)
         return
-    now = status(name, storage)
-    keys = (*AXES, *naming_keys(stored.runs))
-    values = {key: dict.fromkeys(value_text(run, key) for run in stored.runs) for key in keys}
-    axes = {key: [value for value in of_key if value is not None] for key, of_key in values.items()}
+    now = read_status(name, storage)
+    keys = (*AXES, *find_naming_keys(stored.runs))
+    values = {key: dict.fromkeys(format_axis_value(run, key) for run in stored.runs) for key in keys}
+    axes = {
+        key: [value for value in shown_values if value is not None] for key, shown_values in values.items()
+    }
     facts = {
         "grid": name,
         "source": stored.source,
@@ -276,33 +284,33 @@ def show_grid(name: str, options: RunList, storage: Storage, as_json: bool, cons
         print(json.dumps({**facts, "runs": [{name: row.value(name) for name in columns} for row in rows]}))
         return
     say = partial(print_plain, console)
-    for line in state_lines(now, storage):
+    for line in format_state_lines(now, storage):
         say(line)
     if stored.source:
         say(f"From {stored.source}")
     print_pairs(console, {key: _join_values(of_key) for key, of_key in axes.items()}, "  ")
     say()
     if options.columns is not None:
-        columns = _add_names(columns)
+        columns = _add_run_names(columns)
     else:
-        columns = _add_used(columns, options.sort, conditions)
-    _print(rows, columns, console)
+        columns = _add_used_columns(columns, options.sort, conditions)
+    _print_table(rows, columns, console)
     if len(rows) < len(every):
         say(f"{len(rows)} of {len(every)} runs")
-    if line := stopped_line([row for row in rows if row.state == FINISHED]):
+    if line := format_early_stops([row for row in rows if row.state == FINISHED]):
         say(line)
     say()
     for failure in now["failures"]:
         say(f"failed: {failure['run']} ({failure['run_id']}): {failure['cause']}")
     more = {"Files:": facts["folder"]}
     if rows:
-        more["One of them:"] = command(storage, "show", rows[0].run_id)
-    more["All columns:"] = command(storage, "show", name, "--columns", "all", "--csv")
+        more["One of them:"] = format_command(storage, "show", rows[0].run_id)
+    more["All columns:"] = format_command(storage, "show", name, "--columns", "all", "--csv")
     if now["done"] + now[STOPPED] < now["total"]:
-        more["Its progress:"] = command(storage, "status", name)
+        more["Its progress:"] = format_command(storage, "status", name)
     if now["done"]:
-        more["Means over seeds:"] = command(storage, "table", name)
-        more["Tables and figures:"] = command(storage, "report", name)
+        more["Means over seeds:"] = format_command(storage, "table", name)
+        more["Tables and figures:"] = format_command(storage, "report", name)
     print_pairs(console, more)
 
 

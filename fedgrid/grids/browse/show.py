@@ -9,18 +9,18 @@ from rich.console import Console
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, RunError
-from fedgrid.engine.runtime.run.run_folder import folder_of
-from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
+from fedgrid.engine.runtime.storage.hints import format_command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.engine.runtime.storage.user_files import check_output
-from fedgrid.grids.browse.find import find_run
-from fedgrid.grids.browse.grid_page import EVERY, RunList, show_grid
-from fedgrid.grids.browse.run_page import print_run, run_facts
+from fedgrid.grids.browse.grid_page import ALL_RUNS, RunListOptions, show_grid
+from fedgrid.grids.browse.run_lookup import find_run
+from fedgrid.grids.browse.run_page import collect_run_facts, print_run
 from fedgrid.grids.display import figure_file
-from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.display.steps import Steps
+from fedgrid.grids.display.plain_console import print_plain, warn
+from fedgrid.grids.display.steps import StepDisplay
 from fedgrid.grids.results.grid_folder import list_grids
-from fedgrid.grids.trackers.annotations import annotations_of
+from fedgrid.grids.trackers.annotations import read_annotations
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
 from fedgrid.grids.trackers.mlflow.store import is_missing, tracking_uri
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def show(
+def show_grid_or_run(
     what: str,
     storage: Storage,
     data_dir: Path,
     as_json: bool,
     console: Console,
     *,
-    runs: RunList = EVERY,
+    runs: RunListOptions = ALL_RUNS,
     figure: Path | None = None,
     tags: Sequence[str] = (),
     note: str | None = None,
@@ -53,7 +53,7 @@ def show(
         console: where text is printed.
         runs: which runs of a grid are listed, and how; default: all.
         figure: file for a run's figure; default None: none is drawn.
-        tags, note: changes to a run's tags and note, as for `Annotations.changed`, written before it is
+        tags, note: changes to a run's tags and note, as for `Annotations.apply_changes`, written before it is
             shown.
 
     Raises:
@@ -71,20 +71,20 @@ def show(
         if figure is not None or tags or note is not None:
             raise ConfigError(
                 f"--figure, --note and --tag are for a run, and {what} is a grid: "
-                f"`{command(storage, 'show', what)}` lists its runs with their ids"
+                f"`{format_command(storage, 'show', what)}` lists its runs with their ids"
             )
         show_grid(what, runs, storage, as_json, console)
         return
     run, grids = find_run(what, storage)
-    if runs != EVERY:
+    if runs != ALL_RUNS:
         raise ConfigError(f"--where, --sort, --columns and --csv list a grid's runs, and {what} is a run")
     if tags or note is not None:
-        annotate(run, grids, tags, note, storage, console)
-    facts = run_facts(run, grids, storage, data_dir)
+        annotate_run(run, grids, tags, note, storage, console)
+    facts = collect_run_facts(run, grids, storage, data_dir)
     if not as_json:
         print_run(facts, storage, console)
     if figure is not None:
-        figure_file.draw(figure, lambda: _figure(folder_of(storage.root, run)))
+        figure_file.write_figure(figure, lambda: _draw_run_figure(build_folder_path(storage.root, run)))
         facts["figure"] = str(figure)
         if not as_json:
             print_plain(console, f"Written to {figure}")
@@ -93,7 +93,7 @@ def show(
         print(json.dumps(facts))
 
 
-def _figure(run_folder: Path) -> "Figure":
+def _draw_run_figure(run_folder: Path) -> "Figure":
     """Draw the figure of a run from its records."""
     from fedgrid.tracking import figures
 
@@ -103,7 +103,7 @@ def _figure(run_folder: Path) -> "Figure":
         raise RunError(str(error)) from error
 
 
-def annotate(
+def annotate_run(
     run: RunConfig,
     grids: Sequence[str],
     tags: Sequence[str],
@@ -118,7 +118,7 @@ def annotate(
     Args:
         run: the run, which must have started.
         grids: the grids whose experiments are updated.
-        tags, note: as for `Annotations.changed`.
+        tags, note: as for `Annotations.apply_changes`.
         storage: where the run's folder is.
         console: where the progress is shown.
 
@@ -126,22 +126,22 @@ def annotate(
         ConfigError: the run has not started, or what is given is malformed.
         RunError: the storage cannot be written.
     """
-    folder = folder_of(storage.root, run)
+    folder = build_folder_path(storage.root, run)
     if not folder.is_dir():
         raise ConfigError(f"{run.name} ({run.run_id}) has not started; there is nothing to tag yet")
-    now = annotations_of(folder).changed(tags, note)
+    now = read_annotations(folder).apply_changes(tags, note)
     # The disk comes first: it is what counts. A failure of MLflow below is only a warning.
-    now.write(folder, storage)
-    with Steps(console) as steps:
-        steps.say("Logging to MLflow")
+    now.write_file(folder, storage)
+    with StepDisplay(console) as steps:
+        steps.begin_step("Logging to MLflow")
         for grid in grids:
-            _log(run, grid, storage)
+            _log_annotations(run, grid, storage)
 
 
-def _log(run: RunConfig, grid: str, storage: Storage) -> None:
+def _log_annotations(run: RunConfig, grid: str, storage: Storage) -> None:
     """Log a run's note and tags to its run in a grid's experiment, if it has one; warn if the store fails."""
     try:
         if not is_missing(tracking_uri(storage.root)):
-            MlflowTracker(TrackedGrid(grid, storage)).annotate(TrackedRun.of(run, storage))
+            MlflowTracker(TrackedGrid(grid, storage)).log_annotations(TrackedRun.from_config(run, storage))
     except TrackerFailed as error:
-        warn(f"{error}; they are on disk, and `{command(storage, 'sync', grid)}` logs them")
+        warn(f"{error}; they are on disk, and `{format_command(storage, 'sync', grid)}` logs them")

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.data.names import on_hub
+from fedgrid.engine.federation.data.names import parse_hub_name
 from fedgrid.engine.federation.data.registry import DATASETS
-from fedgrid.engine.runtime.integrity.made_with import IMAGES, parts_of
-from fedgrid.engine.runtime.run.run_folder import folder_of, last_round
-from fedgrid.grids.bundles.layout import CRATE, ENVIRONMENT, README, Listed
-from fedgrid.grids.results.times import round_ends
+from fedgrid.engine.runtime.integrity.made_with import IMAGES, load_parts
+from fedgrid.engine.runtime.run.run_folder import build_folder_path, find_last_round
+from fedgrid.grids.bundles.layout import CRATE, ENVIRONMENT, README, FileList
+from fedgrid.grids.results.times import read_round_ends
 from fedgrid.manifest import BYTES, CODE
 
 ROCRATE = "https://w3id.org/ro/crate/1.1"
@@ -27,7 +27,7 @@ MIT = "https://spdx.org/licenses/MIT"
 
 
 @dataclass(frozen=True)
-class About:
+class BundleFacts:
     """Facts for the descriptions of a bundle."""
 
     name: str
@@ -47,10 +47,12 @@ class About:
     def licences(self) -> str:
         """Licences of the code and of the data sets, one in a line."""
         lines = [f"- fedgrid {self.version}: MIT", "- records, tables and figures: ask their authors"]
-        return "\n".join((*lines, *(f"- {name}: {_origin(name)[1]}" for name in self.data)))
+        return "\n".join((*lines, *(f"- {name}: {_find_origin(name)[1]}" for name in self.data)))
 
 
-def about(name: str, runs: Sequence[RunConfig], root: Path, version: str, *, with_models: bool) -> About:
+def collect_facts(
+    name: str, runs: Sequence[RunConfig], root: Path, version: str, *, with_models: bool
+) -> BundleFacts:
     """Collect the facts about runs.
 
     Args:
@@ -64,39 +66,43 @@ def about(name: str, runs: Sequence[RunConfig], root: Path, version: str, *, wit
     versions: dict[str, None] = {}
     ends = []
     for run in runs:
-        folder = folder_of(root, run)
-        for part in parts_of(folder):
+        folder = build_folder_path(root, run)
+        for part in load_parts(folder):
             data[run.dataset] = part.made_with.get(IMAGES, "")
-            kept = {key: value for key, value in part.made_with.items() if key not in (IMAGES, CODE)}
-            versions |= dict.fromkeys(f"{key} {value}" for key, value in kept.items())
+            made_with = {key: value for key, value in part.made_with.items() if key not in (IMAGES, CODE)}
+            versions |= dict.fromkeys(f"{key} {value}" for key, value in made_with.items())
         # The name of a user's own data ends in its digest.
         data |= {own: own.rpartition("@")[2] for own in run.own_images if own not in data}
-        rounds = last_round(folder, run)
-        ends.append(round_ends(folder, [rounds])[rounds])
+        rounds = find_last_round(folder, run)
+        ends.append(read_round_ends(folder, [rounds])[rounds])
     ended = datetime.fromtimestamp(max(ends) // 1000, UTC).isoformat() if ends else ""
-    return About(name, version, len(runs), ended, dict(sorted(data.items())), tuple(versions), with_models)
+    return BundleFacts(
+        name, version, len(runs), ended, dict(sorted(data.items())), tuple(versions), with_models
+    )
 
 
-def environment() -> str:
+def list_distributions() -> str:
     """List all installed distributions with their versions, one in a line, without their paths."""
     # Once Ray is imported, its own copies of packages count as installed too.
-    found = [one for one in distributions() if "thirdparty_files" not in Path(f"{one.locate_file('')}").parts]
-    return "".join(sorted({f"{one.name}=={one.version}\n" for one in found}, key=str.lower))
+    installed = [
+        one for one in distributions() if "thirdparty_files" not in Path(f"{one.locate_file('')}").parts
+    ]
+    return "".join(sorted({f"{one.name}=={one.version}\n" for one in installed}, key=str.lower))
 
 
-def readme(told: About) -> str:
+def format_readme(facts: BundleFacts) -> str:
     """Format the page that says what the bundle is, and how to check it."""
-    data = "\n".join(f"- {name}: {digest}" for name, digest in told.data.items())
-    return f"""# {told.name}: {told.runs} runs of federated learning
+    data = "\n".join(f"- {name}: {digest}" for name, digest in facts.data.items())
+    return f"""# {facts.name}: {facts.runs} runs of federated learning
 
-Made by fedgrid {told.version}. `report/index.html` has the tables and figures, `storage/` what they were
+Made by fedgrid {facts.version}. `report/index.html` has the tables and figures, `storage/` what they were
 computed from: of each run the configuration, the records of every round and its scores. `bundle.json` lists
 all files with their checksums, `environment.txt` the packages where this file was written. Models are
-{"in it" if told.with_models else "not in it"}; data sets are not.
+{"in it" if facts.with_models else "not in it"}; data sets are not.
 
 ## How to check it
 
-    pip install fedgrid=={told.version}
+    pip install fedgrid=={facts.version}
     fedgrid bundle check FILE.zip --sample 5
 
 computes five runs again, drawn by the checksum of this file, and compares every number of their records. It
@@ -109,77 +115,82 @@ copy of others with `--data PATH`. `fedgrid import FILE.zip --name NAME` lets yo
 
 ## Made with
 
-{chr(10).join(f"- {line}" for line in told.made_with)}
+{chr(10).join(f"- {line}" for line in facts.made_with)}
 
 ## Licences
 
-{told.licences}
+{facts.licences}
 """
 
 
-def metadata(told: About, files: Listed) -> str:
+def format_metadata(facts: BundleFacts, files: FileList) -> str:
     """Format `ro-crate-metadata.json` for a bundle with these files."""
     # RO-Crate requires a date. This one is that of the files in the zip, and stands for an unknown one.
-    ended = told.ended or "1980-01-01"
-    what = f"{told.runs} runs of federated learning with records, scores, tables and figures"
-    data = [_of_data(f"#data-{number}", name, told.data[name]) for number, name in enumerate(told.data)]
-    root = _entity(
+    ended = facts.ended or "1980-01-01"
+    description = f"{facts.runs} runs of federated learning with records, scores, tables and figures"
+    data = [
+        _build_data_entity(f"#data-{number}", name, facts.data[name])
+        for number, name in enumerate(facts.data)
+    ]
+    root = _build_entity(
         "./",
         "Dataset",
-        conformsTo=_at(PROFILE),
-        name=told.name,
-        description=what,
+        conformsTo=_build_reference(PROFILE),
+        name=facts.name,
+        description=description,
         datePublished=ended,
-        license=_at("#licences"),
-        hasPart=[*map(_at, files)],
-        mentions=_at("#runs"),
+        license=_build_reference("#licences"),
+        hasPart=[*map(_build_reference, files)],
+        mentions=_build_reference("#runs"),
     )
-    action = _entity(
+    action = _build_entity(
         "#runs",
         "CreateAction",
-        name=f"fedgrid run, {told.runs} runs",
-        description="; ".join(told.made_with),
-        instrument=_at("#fedgrid"),
-        object=[_at(entity["@id"]) for entity in data],
-        result=[_at(name) for name in files if name not in (README, ENVIRONMENT)],
+        name=f"fedgrid run, {facts.runs} runs",
+        description="; ".join(facts.made_with),
+        instrument=_build_reference("#fedgrid"),
+        object=[_build_reference(entity["@id"]) for entity in data],
+        result=[_build_reference(name) for name in files if name not in (README, ENVIRONMENT)],
         endTime=ended,
     )
-    code = {"name": "fedgrid", "softwareVersion": told.version, "license": _at(MIT)}
+    code = {"name": "fedgrid", "softwareVersion": facts.version, "license": _build_reference(MIT)}
     graph = [
-        _entity(CRATE, "CreativeWork", conformsTo=_at(ROCRATE), about=_at("./")),
+        _build_entity(
+            CRATE, "CreativeWork", conformsTo=_build_reference(ROCRATE), about=_build_reference("./")
+        ),
         root,
         action,
-        _entity("#fedgrid", "SoftwareApplication", **code),
+        _build_entity("#fedgrid", "SoftwareApplication", **code),
         *data,
-        _entity(PROFILE, "CreativeWork", name="Process Run Crate", version="0.5"),
-        _entity("#licences", "CreativeWork", name="Licences", description=told.licences),
-        _entity(MIT, "CreativeWork", name="MIT License"),
-        *(_entity(name, "File", contentSize=str(files[name][BYTES])) for name in files),
+        _build_entity(PROFILE, "CreativeWork", name="Process Run Crate", version="0.5"),
+        _build_entity("#licences", "CreativeWork", name="Licences", description=facts.licences),
+        _build_entity(MIT, "CreativeWork", name="MIT License"),
+        *(_build_entity(name, "File", contentSize=str(files[name][BYTES])) for name in files),
     ]
     return json.dumps({"@context": f"{ROCRATE}/context", "@graph": graph}, indent=1) + "\n"
 
 
-def _entity(place: str, kind: str, /, **values: Any) -> dict[str, Any]:
+def _build_entity(place: str, kind: str, /, **values: Any) -> dict[str, Any]:
     """Build an entity of the graph."""
     return {"@id": place, "@type": kind, **values}
 
 
-def _at(name: str) -> dict[str, str]:
+def _build_reference(name: str) -> dict[str, str]:
     """Build a reference to an entity."""
     return {"@id": name}
 
 
-def _of_data(place: str, name: str, digest: str) -> dict[str, Any]:
+def _build_data_entity(place: str, name: str, digest: str) -> dict[str, Any]:
     """Build the entity of a data set."""
-    source, licence = _origin(name)
+    source, licence = _find_origin(name)
     about = {"name": name, "identifier": digest, "description": source, "license": licence}
-    return _entity(place, "CreativeWork", **about)
+    return _build_entity(place, "CreativeWork", **about)
 
 
-def _origin(name: str) -> tuple[str, str]:
+def _find_origin(name: str) -> tuple[str, str]:
     """Find where a data set, or the file of a split, is from, and its licence."""
     if name in DATASETS:
         return DATASETS[name].source, DATASETS[name].licence or "not stated"
-    if on_hub(name):
+    if parse_hub_name(name):
         return "Hugging Face hub", "see its page there"
     return "the author's own", "ask them"

@@ -11,23 +11,23 @@ from rich.console import Console
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.leases.lease import Lease
-from fedgrid.engine.runtime.leases.storage_id import claim
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.leases.storage_id import claim_storage_id
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.engine.runtime.storage.atomic import disk_errors
-from fedgrid.engine.runtime.storage.format import checksum
-from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.runtime.storage.format import compute_checksum
+from fedgrid.engine.runtime.storage.hints import format_command
 from fedgrid.engine.runtime.storage.storage import Content, Storage
 from fedgrid.grids.bundles.layout import RECORDS, RUN_FILES, STORAGE, group_names
-from fedgrid.grids.bundles.read import Bundle, open_bundle
-from fedgrid.grids.bundles.verdicts import names_of_other_scores
-from fedgrid.grids.display.plain import print_plain, warn
+from fedgrid.grids.bundles.read_bundle import Bundle, open_bundle
+from fedgrid.grids.bundles.verdicts import list_other_scores
+from fedgrid.grids.display.plain_console import print_plain, warn
 from fedgrid.grids.planning.keys import make_launch_keys
-from fedgrid.grids.results import kept_plugins
+from fedgrid.grids.results import stored_plugins
 from fedgrid.grids.results.grid_folder import PRESET, GridFolder
-from fedgrid.grids.results.imported import IMPORTED, grid_of, seal_import
+from fedgrid.grids.results.import_marks import IMPORTED, read_import_grid, seal_import
 from fedgrid.grids.results.outcome import read_scores
 from fedgrid.manifest import CONFIG, MANIFEST, TIMES
-from fedgrid.redaction import printable
+from fedgrid.redaction import escape_controls
 
 BUNDLE = "bundle "
 """Prefix of the SHA-256 of the bundle in the source of an imported grid."""
@@ -51,17 +51,17 @@ def import_bundle(path: Path, name: str, storage: Storage, *, as_json: bool, con
         storage.pull_marks()
         storage.check_writable()
         grid = GridFolder(storage, name)
-        if grid.is_there and not grid.read().source.startswith(BUNDLE):
+        if grid.is_there and not grid.read_definition().source.startswith(BUNDLE):
             raise ConfigError(f"grid {name} was launched here, not imported; choose another --name")
         new = [run for run in bundle.runs if _is_lacking(run, bundle, name, storage)]
         with Lease(storage, name, make_launch_keys(bundle.runs, new), warn):
-            claim(storage)
+            claim_storage_id(storage)
             for run in new:
-                _take(run, bundle, name, storage)
+                _import_run(run, bundle, name, storage)
             # Runs come first: a grid that was written by half must not list runs that are not there.
-            for file, data in kept_plugins.copies(bundle.grid.path, bundle.runs).items():
-                grid.write(file, data)
-            text = bundle.grid.preset().decode(errors="replace")
+            for file, data in stored_plugins.read_plugin_files(bundle.grid.path, bundle.runs).items():
+                grid.write_file(file, data)
+            text = bundle.grid.read_preset().decode(errors="replace")
             grid.keep(bundle.runs, text, f"{BUNDLE}{bundle.digest}")
         # Files of a run that was computed here are never replaced.
         if others := [run.name for run in bundle.runs if _is_other(run, bundle, storage, RECORDS)]:
@@ -71,7 +71,7 @@ def import_bundle(path: Path, name: str, storage: Storage, *, as_json: bool, con
             )
         _warn_about_scores(bundle)
     there = len(bundle.runs) - len(new)
-    on_word, left_out = _files_on_word(bundle)
+    on_word, left_out = _group_imported_files(bundle)
     if as_json:
         counts = {"runs": len(bundle.runs), "imported": len(new), "unchanged": there}
         print(json.dumps({"grid": name, **counts, "on_author_word": on_word, "not_imported": left_out}))
@@ -82,7 +82,7 @@ def import_bundle(path: Path, name: str, storage: Storage, *, as_json: bool, con
         f"On the author's word: {', '.join(on_word)}; `fedgrid bundle check {path}` computes runs again",
     )
     print_plain(console, f"Not imported: {', '.join(left_out)}; `fedgrid report` draws its own")
-    print_plain(console, f"Next:  {command(storage, 'report', name)}")
+    print_plain(console, f"Next:  {format_command(storage, 'report', name)}")
 
 
 def _warn_about_scores(bundle: Bundle) -> None:
@@ -90,51 +90,54 @@ def _warn_about_scores(bundle: Bundle) -> None:
     names: dict[str, None] = {}
     count = 0
     for run in bundle.runs:
-        theirs, ours = bundle.scores[run.run_id], read_scores(folder_of(bundle.storage.root, run), run.run_id)
-        if wrong := [name for name in names_of_other_scores(theirs, ours) if name in theirs]:
+        theirs, ours = (
+            bundle.scores[run.run_id],
+            read_scores(build_folder_path(bundle.storage.root, run), run.run_id),
+        )
+        if wrong := [name for name in list_other_scores(theirs, ours) if name in theirs]:
             names |= dict.fromkeys(wrong)
             count += 1
     if names:
         warn(
             f"scores of {count} of {len(bundle.runs)} runs are left out, as they do not follow from the "
-            f"records: {', '.join(map(printable, names))}; those here are computed"
+            f"records: {', '.join(map(escape_controls, names))}; those here are computed"
         )
 
 
-def _files_on_word(bundle: Bundle) -> tuple[list[str], list[str]]:
+def _group_imported_files(bundle: Bundle) -> tuple[list[str], list[str]]:
     """Group the files that are imported as the author wrote them, and those that are not imported."""
     taken = (*RECORDS[1:], MANIFEST, TIMES, PRESET)
     on_word = (name for name in bundle.files if PurePosixPath(name).name in taken)
-    beside = (name for name in bundle.files if not name.startswith(f"{STORAGE}/"))
-    return group_names(on_word), group_names(beside)
+    outside = (name for name in bundle.files if not name.startswith(f"{STORAGE}/"))
+    return group_names(on_word), group_names(outside)
 
 
 def _is_lacking(run: RunConfig, bundle: Bundle, name: str, storage: Storage) -> bool:
     """Check whether a run is missing, or was imported as grid `name` with other files, or in part."""
-    folder = folder_of(storage.root, run)
+    folder = build_folder_path(storage.root, run)
     # An import that was killed may have left a folder with neither.
     if not any((folder / file).exists() for file in (CONFIG, IMPORTED)):
         return True
     storage.pull(folder.name, skip=("state-",))
-    return grid_of(folder) == name and _is_other(run, bundle, storage, RUN_FILES)
+    return read_import_grid(folder) == name and _is_other(run, bundle, storage, RUN_FILES)
 
 
 def _is_other(run: RunConfig, bundle: Bundle, storage: Storage, names: Sequence[str]) -> bool:
     """Check whether one of these files of a run in the bundle differs from that in the storage."""
-    theirs, ours = (folder_of(place.root, run) for place in (bundle.storage, storage))
+    theirs, ours = (build_folder_path(place.root, run) for place in (bundle.storage, storage))
     return any(
-        not (ours / name).exists() or checksum(ours / name) != checksum(theirs / name)
+        not (ours / name).exists() or compute_checksum(ours / name) != compute_checksum(theirs / name)
         for name in names
         if (theirs / name).exists()
     )
 
 
-def _take(run: RunConfig, bundle: Bundle, name: str, storage: Storage) -> None:
+def _import_run(run: RunConfig, bundle: Bundle, name: str, storage: Storage) -> None:
     """Copy a run without its models.
 
     The mark that it was imported is written before the mark of a finished run.
     """
-    theirs, ours = (folder_of(place.root, run) for place in (bundle.storage, storage))
+    theirs, ours = (build_folder_path(place.root, run) for place in (bundle.storage, storage))
     # `put` writes in this order: a run that counts as finished must not be taken for one that was computed
     # here.
     files: dict[str, Content] = {IMPORTED: seal_import(run.run_id, name, bundle.digest).encode()}

@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedgrid.algorithms.registry import row_in_papers
+from fedgrid.algorithms.registry import find_paper_row
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.run.run_folder import folder_of, last_round
-from fedgrid.engine.runtime.storage.format import manifest_of
-from fedgrid.grids.bundles.read import Bundle
+from fedgrid.engine.runtime.run.run_folder import build_folder_path, find_last_round
+from fedgrid.engine.runtime.storage.format import load_manifest
+from fedgrid.grids.bundles.read_bundle import Bundle
 from fedgrid.grids.results.outcome import read_scores
 from fedgrid.manifest import CLIENTS, ROUNDS
 from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.records import table
+from fedgrid.tracking.records import read_table
 from fedgrid.tracking.scoring.scores import score_run
 from fedgrid.tracking.tables.formats import to_csv
 from fedgrid.tracking.tables.table import Table
@@ -57,7 +57,7 @@ class Difference:
     round: int
     is_decision: bool
     column: str
-    words: str = ""
+    description: str = ""
     """The values there and here."""
     gap: float = np.inf
     """Largest difference in the column."""
@@ -76,34 +76,34 @@ def compare_run(run: RunConfig, theirs: Path, ours: Path, elsewhere: Sequence[st
     Returns:
         The verdict.
     """
-    exact = [*_differences(theirs, ours, 0.0)]
+    exact = [*_find_differences(theirs, ours, 0.0)]
     if not exact:
         # Records may be equal to the last digit while the models differ in digits that no test shows.
-        names = _other_models(run, theirs, ours)
+        names = _list_other_models(run, theirs, ours)
         if names and not elsewhere:
             return Verdict("differs", f"in its final models: {names[0]}")
         return _same_decisions("all numbers are the same, models not", elsewhere) if names else SAME_BYTES
     # On the same versions and processors fedgrid gives the same bits, so there is no tolerance.
-    beyond = [*_differences(theirs, ours, TOLERANCE)] if elsewhere else exact
+    beyond = [*_find_differences(theirs, ours, TOLERANCE)] if elsewhere else exact
     decisions = [difference for difference in beyond if difference.is_decision]
     if elsewhere and not decisions:
         widest = max(beyond, key=lambda one: one.gap, default=None)
-        score, gap = _final_gap(run, theirs, ours)
+        score, gap = _find_final_gap(run, theirs, ours)
         if gap <= TOLERANCE and (widest is None or widest.gap <= DRIFT):
             within = f"numbers within {TOLERANCE:g}"
             if widest is not None:
                 within = f"final scores within {TOLERANCE:g}, others {widest.gap:.2g} ({widest.column})"
-            return _same_decisions(within, (*elsewhere, *_unrecorded(theirs, ours)))
+            return _same_decisions(within, (*elsewhere, *_find_unrecorded(theirs, ours)))
         # Last bits grow from round to round until scores differ. Agreement up to some round, without another
         # decision, neither confirms nor contradicts.
-        if last := min((one.round for one in beyond), default=last_round(theirs, run) + 1) - 1:
+        if last := min((one.round for one in beyond), default=find_last_round(theirs, run) + 1) - 1:
             apart = f"final scores up to {gap:.2g} apart ({score})"
             if widest is not None and gap <= TOLERANCE:
                 apart = f"then numbers up to {widest.gap:.2g} apart ({widest.column})"
             return Verdict("not confirmed", "; ".join((f"agrees to round {last} only", apart, *elsewhere)))
-    first = min(decisions if elsewhere and decisions else beyond, key=_order)
-    why = f"from round {first.round} in {first.column}{first.words}", *elsewhere
-    return Verdict("differs", "; ".join(why))
+    first = min(decisions if elsewhere and decisions else beyond, key=_difference_order)
+    reasons = f"from round {first.round} in {first.column}{first.description}", *elsewhere
+    return Verdict("differs", "; ".join(reasons))
 
 
 def _same_decisions(within: str, claims: Sequence[str]) -> Verdict:
@@ -111,9 +111,9 @@ def _same_decisions(within: str, claims: Sequence[str]) -> Verdict:
     return Verdict("same decisions", "; ".join((within, *claims)), (within, *claims))
 
 
-def _final_gap(run: RunConfig, theirs: Path, ours: Path) -> tuple[str, float]:
+def _find_final_gap(run: RunConfig, theirs: Path, ours: Path) -> tuple[str, float]:
     """Find the final score in which two records of a run differ most, and by how much; "", 0 if in none."""
-    then, now = (score_run(folder, row_in_papers(run.algorithm.name)) for folder in (theirs, ours))
+    then, now = (score_run(folder, find_paper_row(run.algorithm.name)) for folder in (theirs, ours))
     gaps = {"": 0.0}
     for name in sorted(then.keys() & now.keys()):
         if then[name] != now[name]:
@@ -123,31 +123,33 @@ def _final_gap(run: RunConfig, theirs: Path, ours: Path) -> tuple[str, float]:
     return widest, gaps[widest]
 
 
-def _unrecorded(theirs: Path, ours: Path) -> list[str]:
+def _find_unrecorded(theirs: Path, ours: Path) -> list[str]:
     """Describe which columns the records have here, and not there."""
-    tables = ([table(folder, Path(file).stem) for folder in (theirs, ours)] for file in (ROUNDS, CLIENTS))
+    tables = (
+        [read_table(folder, Path(file).stem) for folder in (theirs, ours)] for file in (ROUNDS, CLIENTS)
+    )
     columns = [name for there, here in tables for name in here.column_names if name not in there.column_names]
     return [f"not recorded there: {', '.join(dict.fromkeys(columns))}"] if columns else []
 
 
-def _order(difference: Difference) -> tuple[int, bool]:
+def _difference_order(difference: Difference) -> tuple[int, bool]:
     """Compute the sort key of a difference: by round, decisions first."""
     return difference.round, not difference.is_decision
 
 
-def _other_models(run: RunConfig, theirs: Path, ours: Path) -> list[str]:
+def _list_other_models(run: RunConfig, theirs: Path, ours: Path) -> list[str]:
     """List the files of the final state whose checksums, which the manifests list, differ."""
-    one, other = manifest_of(theirs), manifest_of(ours)
+    one, other = load_manifest(theirs), load_manifest(ours)
     names = (name for each in (one, other) for name in each.states.get(each.rounds_done, ()))
     return sorted({name for name in names if one.files.get(name) != other.files.get(name)})
 
 
-def _differences(theirs: Path, ours: Path, tolerance: float) -> Iterator[Difference]:
+def _find_differences(theirs: Path, ours: Path, tolerance: float) -> Iterator[Difference]:
     """Yield the first difference of more than a tolerance in each column; a decision has no tolerance."""
     for file in (ROUNDS, CLIENTS):
         if (theirs / file).read_bytes() == (ours / file).read_bytes():
             continue
-        one, other = (table(folder, Path(file).stem) for folder in (theirs, ours))
+        one, other = (read_table(folder, Path(file).stem) for folder in (theirs, ours))
         if len(one) != len(other):
             yield Difference(1, True, file, f": {len(one)} rows, here {len(other)}")
             continue
@@ -158,23 +160,23 @@ def _differences(theirs: Path, ours: Path, tolerance: float) -> Iterator[Differe
                 where = "there" if name in one.column_names else "here"
                 yield Difference(1, True, name, f", recorded only {where}")
                 continue
-            is_decision, gaps_N = _gaps_N(one[name].combine_chunks(), other[name].combine_chunks())
+            is_decision, gaps_N = _compute_gaps_N(one[name].combine_chunks(), other[name].combine_chunks())
             rows = np.flatnonzero(gaps_N > tolerance)
             if len(rows):
                 row = int(rows[0])
                 client = f" of client {one['client'][row]}" if "client" in one.column_names else ""
-                then, now = (_short(values[name][row].as_py()) for values in (one, other))
+                then, now = (_format_value(values[name][row].as_py()) for values in (one, other))
                 words, gap = f"{client}: {then}, here {now}", float(gaps_N.max())
                 yield Difference(one["round"][row].as_py(), is_decision, name, words, gap)
 
 
-def _gaps_N(one: pa.Array, other: pa.Array) -> tuple[bool, Array]:
+def _compute_gaps_N(one: pa.Array, other: pa.Array) -> tuple[bool, Array]:
     """Compare two columns; return whether they have decisions, and the difference in each row, shape (N,)."""
     lists = pa.types.is_list(one.type) and one.type == other.type
     if lists and pa.types.is_floating(one.type.value_type):
         # Lists of other lengths are decisions, which the end of this function compares.
         if pc.list_value_length(one).equals(pc.list_value_length(other)):
-            _, gaps = _gaps_N(pc.list_flatten(one), pc.list_flatten(other))
+            _, gaps = _compute_gaps_N(pc.list_flatten(one), pc.list_flatten(other))
             gaps_N = np.zeros(len(one))
             np.maximum.at(gaps_N, pc.list_parent_indices(one).to_numpy(), gaps)
             return False, gaps_N
@@ -189,12 +191,12 @@ def _gaps_N(one: pa.Array, other: pa.Array) -> tuple[bool, Array]:
     return True, np.array([np.inf if then != now else 0.0 for then, now in pairs])
 
 
-def _short(value: object) -> str:
+def _format_value(value: object) -> str:
     """Format a value for a message."""
     return f"{value:.9g}" if isinstance(value, float) else f"{value!s:.60}"
 
 
-def names_of_other_scores(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
+def list_other_scores(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
     """List the names of final scores that only one of two mappings has, or that differ."""
     return [
         name
@@ -203,7 +205,7 @@ def names_of_other_scores(theirs: Mapping[str, Any], ours: Mapping[str, Any]) ->
     ]
 
 
-def other_scores(bundle: Bundle, run: RunConfig, *, names_too: bool) -> list[str]:
+def describe_other_scores(bundle: Bundle, run: RunConfig, *, names_too: bool) -> list[str]:
     """Describe which final scores of a run in a bundle do not follow from its records.
 
     Args:
@@ -211,15 +213,18 @@ def other_scores(bundle: Bundle, run: RunConfig, *, names_too: bool) -> list[str
         run: The run's configuration.
         names_too: Whether a score that only the file or only the records give is one of them.
     """
-    theirs, ours = bundle.scores[run.run_id], read_scores(folder_of(bundle.storage.root, run), run.run_id)
+    theirs, ours = (
+        bundle.scores[run.run_id],
+        read_scores(build_folder_path(bundle.storage.root, run), run.run_id),
+    )
     return [
         f"{run.name}: {name} is {theirs.get(name, 'missing')}, by the records {ours.get(name, 'no score')}"
-        for name in names_of_other_scores(theirs, ours)
+        for name in list_other_scores(theirs, ours)
         if names_too or (name in theirs and name in ours)
     ]
 
 
-def other_tables(tables: Iterable[Table], folder: Path) -> list[str]:
+def list_other_tables(tables: Iterable[Table], folder: Path) -> list[str]:
     """List the CSV files of a report's tables, in a folder, that do not follow from the records."""
     texts = {f"{table.name}.csv": to_csv(table) for table in tables}
     there = {file.name: file.read_bytes().decode(errors="replace") for file in folder.glob("*.csv")}
@@ -232,11 +237,11 @@ def other_tables(tables: Iterable[Table], folder: Path) -> list[str]:
 
 def _have_same_cells(*texts: str) -> bool:
     """Check whether two CSV files agree, their numbers within the tolerance."""
-    one, other = ([*map(_cell, re.split("([,\n])", text))] for text in texts)
+    one, other = ([*map(_parse_cell, re.split("([,\n])", text))] for text in texts)
     return len(one) == len(other) and all(map(_are_equal, one, other))
 
 
-def _cell(text: str) -> str | float:
+def _parse_cell(text: str) -> str | float:
     """Parse a cell as a number, or else keep its text."""
     try:
         return float(text)

@@ -9,7 +9,7 @@ from typer.exceptions import TyperException
 
 from fedgrid.engine.federation.errors import ABBREVIATIONS
 from fedgrid.grids.cli.commands.app import OVERRIDES
-from fedgrid.grids.presets.axis_keys import AXES, SETTING, axis_keys
+from fedgrid.grids.presets.axis_keys import AXES, SETTING_PREFIX, list_axis_keys
 
 OLD_OPTIONS = {
     "--set": "it is an argument now: fedgrid run GRID training.rounds=5",
@@ -20,7 +20,7 @@ OLD_OPTIONS = {
     "--drop": "fedgrid run evicts what no run needs; to limit the cache: fedgrid run GRID --cache-limit 9GB",
 }
 """Option of earlier versions -> what to type."""
-OPTIONS = (
+OPTION_HINTS = (
     (
         "gpu gpus device cuda",
         "a GPU is used where there is one; --gpus-per-actor SHARE, as in 0.25, divides it",
@@ -41,7 +41,7 @@ OPTIONS = (
 )
 """Words that other programs use as options -> what to type; of a word's rows the first whose options the
 command has."""
-COMMANDS = (
+COMMAND_HINTS = (
     (
         "algorithms columns keys models presets schema",
         "it is `fedgrid list algorithms`, `list columns`, `list keys`, `list models`, `list presets`, "
@@ -71,7 +71,7 @@ COMMANDS = (
     ("help", "it is `fedgrid --help`, or `fedgrid COMMAND --help`"),
     ("version", "it is `fedgrid --version`"),
 )
-VALUES = {
+VALUE_HINTS = {
     "clients": "several: clients=15,30",
     "seed": "several: --seeds 0..3",
     "gpus_per_actor": "a number, as in 0.25; in place of auto leave it out, and the share follows from "
@@ -80,7 +80,7 @@ VALUES = {
 """Option -> what to type in place of a value that is refused."""
 
 
-def hint(error: TyperException) -> str:
+def suggest_replacement(error: TyperException) -> str:
     """Suggest what to type in place of what was refused; empty without a suggestion."""
     # Errors of Typer have these attributes by their kind, without a common class that declares them.
     if option := getattr(error, "option_name", ""):
@@ -88,18 +88,18 @@ def hint(error: TyperException) -> str:
         has = {name for parameter in getattr(command, "params", ()) for name in parameter.opts}
         if replacement := OLD_OPTIONS.get(option):
             return replacement
-        return _instead_of(option.lstrip("-").replace("-", "_"), has)
+        return _suggest_for_option(option.lstrip("-").replace("-", "_"), has)
     message = error.format_message()
     if "unexpected extra argument" in message:
-        return _instead_of_words(error, sys.argv[1:])
+        return _suggest_for_words(error, sys.argv[1:])
     if getattr(getattr(error, "ctx", None), "info_name", "") == "bundle":
         return "it is `fedgrid bundle make GRID -o FILE.zip`, or `fedgrid bundle check FILE.zip`"
     if command := re.match(r"No such command '([\w-]+)'", message):
-        return next(_rows(command[1], COMMANDS), "")
-    return VALUES.get(getattr(getattr(error, "param", None), "name", ""), "")
+        return next(_find_texts(command[1], COMMAND_HINTS), "")
+    return VALUE_HINTS.get(getattr(getattr(error, "param", None), "name", ""), "")
 
 
-def _instead_of_words(error: TyperException, arguments: Sequence[str]) -> str:
+def _suggest_for_words(error: TyperException, arguments: Sequence[str]) -> str:
     """Suggest what to type for more words than a command takes: the values of an option, or one at a time."""
     # The shell has split `0, 1, 2` into three words, of which Typer reports only the second.
     if any(word.endswith(",") for word in arguments):
@@ -116,9 +116,9 @@ def _instead_of_words(error: TyperException, arguments: Sequence[str]) -> str:
         with_commas = (
             f"several values have commas between them, as in {arguments[start]} {values}; see --help"
         )
-        return VALUES.get(option.name, with_commas)
+        return VALUE_HINTS.get(option.name, with_commas)
     # The user typed `training.rounds 5`: a key of a run without `=`.
-    if OVERRIDES in (one.name for one in context.command.params) and extra and extra[1] in axis_keys():
+    if OVERRIDES in (one.name for one in context.command.params) and extra and extra[1] in list_axis_keys():
         return f"set it with {extra[1]}=VALUE"
     takes = [
         "KEY=VALUE for keys" if one.name == OVERRIDES else f"one {one.name.upper()}"
@@ -129,9 +129,9 @@ def _instead_of_words(error: TyperException, arguments: Sequence[str]) -> str:
     return f"`fedgrid {context.info_name}` takes {what}; a value with spaces needs quotes; see --help"
 
 
-def _instead_of(word: str, has: Collection[str]) -> str:
+def _suggest_for_option(word: str, has: Collection[str]) -> str:
     """Suggest what to type for an unknown option; `has` are those of its command."""
-    for text in _rows(word, OPTIONS):
+    for text in _find_texts(word, OPTION_HINTS):
         # A text that names options fits only commands that have them.
         if set(re.findall(r"--[a-z-]+", text)).issubset(has):
             return text
@@ -141,13 +141,13 @@ def _instead_of(word: str, has: Collection[str]) -> str:
     if "--where" in has and word in AXES:
         return f"--where {word}=VALUE selects runs"
     if OVERRIDES in has:
-        keys = sorted((axis for axis in axis_keys() if key == axis.rpartition(".")[2]), key=len)
+        keys = sorted((axis for axis in list_axis_keys() if key == axis.rpartition(".")[2]), key=len)
         # A setting of an algorithm is meant only if the run itself has none of that name.
-        keys = [axis for axis in keys if not axis.startswith(SETTING)] or keys
+        keys = [axis for axis in keys if not axis.startswith(SETTING_PREFIX)] or keys
         return f"set it with {' or '.join(f'{axis}=VALUE' for axis in keys)}" if keys else ""
     return ""
 
 
-def _rows(word: str, table: Iterable[tuple[str, str]]) -> Iterator[str]:
+def _find_texts(word: str, table: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Find the texts whose words include this one."""
     return (text for words, text in table if word in words.split())

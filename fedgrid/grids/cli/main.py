@@ -22,17 +22,17 @@ from typer.exceptions import TyperException
 from fedgrid.engine.federation.errors import ConfigError, DataError, FedgridError
 from fedgrid.engine.runtime.leases.processes import NEW_OBJECTS
 from fedgrid.grids.cli.commands import launched, listings, reports, run
-from fedgrid.grids.cli.commands.app import BAD_INPUT, FAILED, INTERRUPTED, Command, read_texts
-from fedgrid.grids.cli.settings_file import PLUGINS, plugin_defaults, read_settings, used_settings
-from fedgrid.grids.display.plain import print_marked
-from fedgrid.grids.ray_cluster.address_space import shortage
-from fedgrid.redaction import printable, redacted
+from fedgrid.grids.cli.commands.app import BAD_INPUT, FAILED, INTERRUPTED, FedgridCommand, set_parsers
+from fedgrid.grids.cli.settings_file import PLUGINS_KEY, apply_settings, build_plugin_defaults, read_settings
+from fedgrid.grids.display.plain_console import print_marked
+from fedgrid.grids.ray_cluster.address_space import describe_shortage
+from fedgrid.redaction import escape_controls, redact_secrets
 
-LONGEST = 2000
+LONGEST_MESSAGE = 2000
 """Most characters of a message; a longer one is abbreviated in the middle."""
 
-PREFIX = "FEDGRID_"
-VARIABLES = [f"{PREFIX}{word}" for word in ("STORAGE", "DATA", "CACHE", "TRACK", "COMMIT", "SOURCE")]
+VARIABLE_PREFIX = "FEDGRID_"
+VARIABLES = [f"{VARIABLE_PREFIX}{word}" for word in ("STORAGE", "DATA", "CACHE", "TRACK", "COMMIT", "SOURCE")]
 """Environment variables of fedgrid; the last two are set in images of containers, and by `fedgrid submit`."""
 
 app = typer.Typer(
@@ -46,19 +46,19 @@ for group in (run, launched, reports, listings):
     for registered in (each for one in (group.app, *inner) for each in one.registered_commands):
         # For all commands in one place: a command that was forgotten would treat `~` and empty texts
         # differently.
-        read_texts(registered.callback)
-        registered.cls = Command
+        set_parsers(registered.callback)
+        registered.cls = FedgridCommand
     app.add_typer(group.app)
 
 
-def show_version(asked: bool) -> None:
+def show_version(is_requested: bool) -> None:
     """Print the version and the commit, and exit; called by Typer before any command."""
-    if asked:
+    if is_requested:
         from importlib.metadata import version
 
-        from fedgrid.grids.commit import commit
+        from fedgrid.grids.commit import read_commit
 
-        print(f"fedgrid {version('fedgrid')} (commit {commit()})")
+        print(f"fedgrid {version('fedgrid')} (commit {read_commit()})")
         raise typer.Exit
 
 
@@ -70,17 +70,17 @@ def check_environment() -> None:
     Raises:
         ConfigError: there can be no such cache.
     """
-    from fedgrid.engine.federation.errors import hint
-    from fedgrid.engine.runtime.storage.user_files import cache_folder
+    from fedgrid.engine.federation.errors import suggest_name
+    from fedgrid.engine.runtime.storage.user_files import find_cache_folder
 
-    words = {name.removeprefix(PREFIX).lower(): name for name in VARIABLES}
+    words = {name.removeprefix(VARIABLE_PREFIX).lower(): name for name in VARIABLES}
     for name in sorted(os.environ):
-        if name.startswith(PREFIX) and name not in VARIABLES:
-            meant = hint(name.removeprefix(PREFIX), VARIABLES, words)
+        if name.startswith(VARIABLE_PREFIX) and name not in VARIABLES:
+            meant = suggest_name(name.removeprefix(VARIABLE_PREFIX), VARIABLES, words)
             text = f"{name} has no effect; {meant}known: {', '.join(VARIABLES)}"
             print_marked("warning:", "yellow", text)
     if "FEDGRID_CACHE" in os.environ:
-        cache_folder()
+        find_cache_folder()
 
 
 @app.callback()
@@ -98,14 +98,14 @@ def prepare_command(
     if settings := read_settings(Path.cwd()):
         # Typer undoes them when the command ends. `default_map` reaches `--plugin` of every subcommand, which
         # no environment variable does.
-        context.with_resource(used_settings(settings))
-        context.default_map = plugin_defaults(context.command, settings.get(PLUGINS, []))
+        context.with_resource(apply_settings(settings))
+        context.default_map = build_plugin_defaults(context.command, settings.get(PLUGINS_KEY, []))
 
 
 def main() -> None:
     """Run as the process of the command line; it ends without freeing memory, which would take a second."""
     prepare_output()
-    leave = _Leave()
+    leave = _ExitHandler()
     # Registered first, called last: after threads, temporary folders and Ray have ended as they should.
     atexit.register(leave)
     try:
@@ -125,7 +125,7 @@ def prepare_output() -> None:
         sys.stdout.reconfigure(errors="replace")
 
 
-class _Leave:
+class _ExitHandler:
     """Ends the process at its exit with an exit code, if it has one."""
 
     code: str | int | None = None
@@ -151,45 +151,47 @@ def run_command() -> None:
     except KeyboardInterrupt:
         code = INTERRUPTED
     except TyperException as error:
-        _fail(_problem(error), BAD_INPUT)
+        _exit_with_message(_describe_problem(error), BAD_INPUT)
     except (ConfigError, DataError) as error:
-        _fail(str(error), BAD_INPUT)
+        _exit_with_message(str(error), BAD_INPUT)
     except FedgridError as error:
-        _fail(str(error), FAILED)
+        _exit_with_message(str(error), FAILED)
     except OSError as error:
         # The disk, rights or the network: nothing that a traceback explains.
         place = f"{error.filename}: " if error.filename else ""
-        _fail(f"{place}{error.strerror or error}; fix it, and the same command continues", FAILED)
+        _exit_with_message(
+            f"{place}{error.strerror or error}; fix it, and the same command continues", FAILED
+        )
     except Exception as error:
-        if short := shortage(error):
-            _fail(short, FAILED)
+        if short := describe_shortage(error):
+            _exit_with_message(short, FAILED)
         if not isinstance(error.__cause__, KeyboardInterrupt):
             raise
         # Pydantic makes an error of its own of an interruption while it calls our code.
         code = INTERRUPTED
     if code == INTERRUPTED:
-        _fail("interrupted; the same command continues", INTERRUPTED)
+        _exit_with_message("interrupted; the same command continues", INTERRUPTED)
     sys.exit(code)
 
 
-def _problem(error: TyperException) -> str:
+def _describe_problem(error: TyperException) -> str:
     """Describe in one line why a command line is refused, and what to type."""
     # Imports the registry of algorithms, which no help text needs.
-    from fedgrid.grids.cli.hints import hint
+    from fedgrid.grids.cli.hints import suggest_replacement
 
-    instead, problem = hint(error), error.format_message().replace(": Value error, ", ": ")
+    instead, problem = suggest_replacement(error), error.format_message().replace(": Value error, ", ": ")
     if instead:
         # The suggestion replaces Typer's, which compares only spellings.
         problem = re.split(r" \(Possible options|\. Did you mean", problem)[0]
     return f"{problem.rstrip('.')}; {instead or 'see --help'}"
 
 
-def _fail(message: str, code: int) -> NoReturn:
+def _exit_with_message(message: str, code: int) -> NoReturn:
     """Print a message without secrets, and exit."""
     # On one line, without secrets and control characters: a message may quote a file or a server's answer.
-    shown = printable(redacted(" ".join(message.split())))
-    if len(shown) > LONGEST:
-        shown = f"{shown[: LONGEST // 2]} ... {shown[-LONGEST // 2 :]}"
+    shown = escape_controls(redact_secrets(" ".join(message.split())))
+    if len(shown) > LONGEST_MESSAGE:
+        shown = f"{shown[: LONGEST_MESSAGE // 2]} ... {shown[-LONGEST_MESSAGE // 2 :]}"
     print_marked("fedgrid:", "bold red", shown)
     sys.exit(code)
 

@@ -16,17 +16,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedgrid.engine.federation.errors import ConfigError, unknown_key
+from fedgrid.engine.federation.errors import ConfigError, unknown_key_error
 
-FILE = "fedgrid.toml"
-VARIABLES: Mapping[str, str] = {
+SETTINGS_FILE = "fedgrid.toml"
+KEY_VARIABLES: Mapping[str, str] = {
     "storage": "FEDGRID_STORAGE",
     "data": "FEDGRID_DATA",
     "track": "FEDGRID_TRACK",
     "address": "RAY_ADDRESS",
 }
 """Key with a text -> the environment variable that it sets."""
-PLUGINS = "plugins"
+PLUGINS_KEY = "plugins"
 """Key with a list of files."""
 
 
@@ -37,31 +37,35 @@ def read_settings(folder: Path) -> dict[str, Any]:
         ConfigError: it is no TOML, or has an unknown key or a wrong value.
     """
     try:
-        text = (folder / FILE).read_text(encoding="utf-8")
+        text = (folder / SETTINGS_FILE).read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{FILE} cannot be read: {error}") from error
+        raise ConfigError(f"{SETTINGS_FILE} cannot be read: {error}") from error
     try:
         settings = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{FILE} is not TOML: {error}") from error
+        raise ConfigError(f"{SETTINGS_FILE} is not TOML: {error}") from error
     for key, value in settings.items():
-        if key not in (*VARIABLES, PLUGINS):
-            raise unknown_key(key, FILE, (*VARIABLES, PLUGINS))
-        if key == PLUGINS and not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
-            raise ConfigError(f'{FILE}: plugins = {value!r}: expected a list of files, as in ["mine.py"]')
-        if key != PLUGINS and not (isinstance(value, str) and value.strip()):
-            raise ConfigError(f'{FILE}: {key} = {value!r}: expected a text, as in {key} = "..."')
+        if key not in (*KEY_VARIABLES, PLUGINS_KEY):
+            raise unknown_key_error(key, SETTINGS_FILE, (*KEY_VARIABLES, PLUGINS_KEY))
+        if key == PLUGINS_KEY and not (
+            isinstance(value, list) and all(isinstance(one, str) for one in value)
+        ):
+            raise ConfigError(
+                f'{SETTINGS_FILE}: plugins = {value!r}: expected a list of files, as in ["mine.py"]'
+            )
+        if key != PLUGINS_KEY and not (isinstance(value, str) and value.strip()):
+            raise ConfigError(f'{SETTINGS_FILE}: {key} = {value!r}: expected a text, as in {key} = "..."')
     return settings
 
 
 @contextmanager
-def used_settings(settings: Mapping[str, Any]) -> Iterator[None]:
+def apply_settings(settings: Mapping[str, Any]) -> Iterator[None]:
     """Set the environment variables of settings for the block, unless they are set."""
     added = {
         variable: settings[key]
-        for key, variable in VARIABLES.items()
+        for key, variable in KEY_VARIABLES.items()
         if key in settings and variable not in os.environ
     }
     # In the environment, so that Typer's options and child processes read them like those of the user.
@@ -73,9 +77,11 @@ def used_settings(settings: Mapping[str, Any]) -> Iterator[None]:
             os.environ.pop(variable, None)
 
 
-def plugin_defaults(group: Any, plugins: list[str]) -> dict[str, Any]:
+def build_plugin_defaults(group: Any, plugins: list[str]) -> dict[str, Any]:
     """Build Typer's defaults of `--plugin` for every command of a group, and of its groups."""
     return {
-        name: plugin_defaults(command, plugins) if hasattr(command, "commands") else {PLUGINS: plugins}
+        name: build_plugin_defaults(command, plugins)
+        if hasattr(command, "commands")
+        else {PLUGINS_KEY: plugins}
         for name, command in group.commands.items()
     }

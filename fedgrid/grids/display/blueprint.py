@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from fedgrid.engine.federation.data.images import ClassLabels
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.grids.display.text_table import TextTable
-from fedgrid.redaction import csv_text
+from fedgrid.redaction import format_csv
 
-COLUMNS = ["client_id", "partition", "total_samples"]
-SERVER = ("orchestrator", "central_test_set")
+FIRST_COLUMNS = ["client_id", "partition", "total_samples"]
+SERVER_KEY = ("orchestrator", "central_test_set")
 PARTITIONS = ("train_set", "test_set")
 
 
@@ -42,24 +42,24 @@ class Blueprint:
     classes: tuple[str, ...]
     """L column titles: class numbers, or the names of the classes."""
 
-    def to_csv(self) -> str:
+    def format_csv(self) -> str:
         """Format the csv file's text, from which `read_blueprint` reads the same counts and titles."""
-        of_clients = (
+        client_rows = (
             [client, partition, counts_L.sum(), *counts_L]
             for client, parts in enumerate(zip(self.train_KL, self.test_KL, strict=True))
             for partition, counts_L in zip(PARTITIONS, parts, strict=True)
         )
-        server = [*SERVER, self.server_L.sum(), *self.server_L]
-        return csv_text([[*COLUMNS, *self.classes], server, *of_clients])
+        server = [*SERVER_KEY, self.server_L.sum(), *self.server_L]
+        return format_csv([[*FIRST_COLUMNS, *self.classes], server, *client_rows])
 
-    def write(self, path: Path) -> None:
+    def write_csv(self, path: Path) -> None:
         """Write the csv file.
 
         Raises:
             DataError: the file cannot be written.
         """
         try:
-            path.write_text(self.to_csv(), encoding="utf-8", newline="")
+            path.write_text(self.format_csv(), encoding="utf-8", newline="")
         except OSError as error:
             raise DataError(f"{path} cannot be written: {error.strerror}; name another file") from error
 
@@ -92,29 +92,33 @@ def read_blueprint(path: Path) -> Blueprint:
         # By client and partition: the authors' files are read whatever the order of their rows.
         counts = {(row[0], row[1]): np.array(row[2:], np.int64) for row in rows}
         num_clients = (len(rows) - 1) // len(PARTITIONS)
-        keys = [SERVER, *((str(client), part) for client in range(num_clients) for part in PARTITIONS)]
+        keys = [SERVER_KEY, *((str(client), part) for client in range(num_clients) for part in PARTITIONS)]
         counts_RL = np.stack([counts[key] for key in keys])
     except (OSError, ValueError, OverflowError, IndexError, KeyError, csv.Error) as error:
         raise DataError(f"{path} cannot be read as a blueprint csv file: {error}") from error
-    classes = tuple(header[len(COLUMNS) :])
+    classes = tuple(header[len(FIRST_COLUMNS) :])
     # The first number of each row is its total, which the file repeats and the counts must match.
     totals_R, counts_RL = counts_RL[:, 0], counts_RL[:, 1:]
     if (
-        header[: len(COLUMNS)] != COLUMNS
+        header[: len(FIRST_COLUMNS)] != FIRST_COLUMNS
         or len(rows) != len(keys)
         or counts_RL.shape[1] != len(set(classes))
         or (counts_RL < 0).any()
         or (counts_RL.sum(axis=1) != totals_R).any()
     ):
         raise DataError(
-            f"{path} is not a blueprint: expected the columns {','.join(COLUMNS)} and one for each class, a "
-            f"row of the {SERVER[0]}, and {' and '.join(PARTITIONS)} rows of each client from 0 up; counts "
+            f"{path} is not a blueprint: expected the columns {','.join(FIRST_COLUMNS)} and one for each "
+            "class, a "
+            f"row of the {SERVER_KEY[0]}, and {' and '.join(PARTITIONS)} rows of each client from 0 up; "
+            "counts "
             "must add up"
         )
     return Blueprint(counts_RL[1::2], counts_RL[2::2], counts_RL[0], classes)
 
 
-def class_count_table(blueprint: Blueprint, groups_K: Sequence[int], names_K: Sequence[str]) -> TextTable:
+def build_class_count_table(
+    blueprint: Blueprint, groups_K: Sequence[int], names_K: Sequence[str]
+) -> TextTable:
     """Build a table of the images per class in every client's training and test set, ordered by hidden group.
 
     Args:
@@ -128,13 +132,13 @@ def class_count_table(blueprint: Blueprint, groups_K: Sequence[int], names_K: Se
     for before, client in zip([None, *by_group], by_group, strict=False):
         if before is not None and groups_K[client] != groups_K[before]:
             rows.append([])
-        rows.append([str(client), names_K[client], "train", *_counts(blueprint.train_KL[client])])
-        rows.append(["", "", "test", *_counts(blueprint.test_KL[client])])
-    rows += [[], ["server", "", "test", *_counts(blueprint.server_L)]]
+        rows.append([str(client), names_K[client], "train", *_format_counts(blueprint.train_KL[client])])
+        rows.append(["", "", "test", *_format_counts(blueprint.test_KL[client])])
+    rows += [[], ["server", "", "test", *_format_counts(blueprint.server_L)]]
     numbers = [place for place, heading in enumerate(headings) if heading != "set"]
     return TextTable(headings, rows, numbers=numbers, names=4)
 
 
-def _counts(counts_L: NDArray[np.int64]) -> list[str]:
+def _format_counts(counts_L: NDArray[np.int64]) -> list[str]:
     """Format a row's total and counts; a class without images is a dot, so that gaps are visible."""
     return [str(counts_L.sum()), *(str(count) if count else "·" for count in counts_L)]

@@ -9,20 +9,22 @@ from fedgrid.engine.federation.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FORMATS = (".pdf", ".png", ".svg")
+FIGURE_SUFFIXES = (".pdf", ".png", ".svg")
 
 
 def check_format(path: Path) -> None:
-    """Check that a file's suffix is one of `FORMATS`.
+    """Check that a file's suffix is one of `FIGURE_SUFFIXES`.
 
     Raises:
-        ConfigError: it is none of `FORMATS`.
+        ConfigError: it is none of `FIGURE_SUFFIXES`.
     """
-    if path.suffix not in FORMATS:
-        raise ConfigError(f"--figure {path}: expected a file name that ends with {' or '.join(FORMATS)}")
+    if path.suffix not in FIGURE_SUFFIXES:
+        raise ConfigError(
+            f"--figure {path}: expected a file name that ends with {' or '.join(FIGURE_SUFFIXES)}"
+        )
 
 
-def draw(path: Path, figure: "Callable[[], Figure]") -> None:
+def write_figure(path: Path, draw_figure: "Callable[[], Figure]") -> None:
     """Draw a figure and write it to a file.
 
     Args:
@@ -35,7 +37,7 @@ def draw(path: Path, figure: "Callable[[], Figure]") -> None:
     # matplotlib takes a second, which other commands do not need.
     from fedgrid.tracking import figures
 
-    drawn = figure()
+    drawn = draw_figure()
     try:
         figures.save(drawn, path)
     except OSError as error:

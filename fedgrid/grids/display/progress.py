@@ -13,22 +13,22 @@ from rich.table import Column
 from rich.text import Text
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.display.tables import duration, pace, result_row
+from fedgrid.grids.display.plain_console import print_plain
+from fedgrid.grids.display.tables import build_result_row, format_duration, format_pace
 from fedgrid.grids.display.tally import Tally
-from fedgrid.grids.results.axes import name_of
+from fedgrid.grids.results.axes import format_run_name
 from fedgrid.tracking.scoring.run import Run
 
-NUMBERS_WIDTH = 64
+BAR_WIDTH = 64
 """Columns that a narrow bar and the numbers to its right need; what is left is for the run's name."""
-ROOMY = 106
+WIDE_TERMINAL = 106
 """Width of the terminal from which bars are twice as long."""
 
-STOPPING = "stopping after the rounds under way; Ctrl-C again stops at once"
+STOP_NOTICE = "stopping after the rounds under way; Ctrl-C again stops at once"
 """Line that is shown after the first Ctrl-C."""
 
 
-class View:
+class LaunchView:
     """Shows what happens in a launch, within a `with`; subclasses differ in the form."""
 
     shows_rounds = True
@@ -40,11 +40,11 @@ class View:
     def __exit__(self, *details: object) -> None:
         """Do nothing: there is no live view to end."""
 
-    def tally(self, tally: Tally) -> None:
+    def show_tally(self, tally: Tally) -> None:
         """Show the progress of the whole grid; called about once a second. Does nothing by default."""
 
 
-class Bars(View):
+class ProgressBars(LaunchView):
     """Live view: a line for the whole grid and a bar for each run in progress, finished runs above."""
 
     def __init__(self, console: Console, runs: Sequence[RunConfig], varied: Sequence[str] = ()) -> None:
@@ -53,10 +53,10 @@ class Bars(View):
                 "{task.description}",
                 markup=False,
                 table_column=Column(
-                    no_wrap=True, overflow="ellipsis", max_width=max(8, console.width - NUMBERS_WIDTH)
+                    no_wrap=True, overflow="ellipsis", max_width=max(8, console.width - BAR_WIDTH)
                 ),
             ),
-            BarColumn(bar_width=20 if console.width >= ROOMY else 10),
+            BarColumn(bar_width=20 if console.width >= WIDE_TERMINAL else 10),
             MofNCompleteColumn(),
             TextColumn("{task.fields[scores]}", markup=False),
             console=console,
@@ -65,7 +65,7 @@ class Bars(View):
         self._live = Live(
             Group(self._progress, self._headline), console=console, refresh_per_second=4, transient=True
         )
-        self._name = _make_namer(runs, varied)
+        self._name_run = _make_namer(runs, varied)
         self._tasks: dict[str, TaskID] = {}
 
     def __enter__(self) -> Self:
@@ -75,48 +75,48 @@ class Bars(View):
     def __exit__(self, *details: object) -> None:
         self._live.stop()
 
-    def prepare(self, config: RunConfig, encoder: str) -> None:
+    def show_encoder(self, config: RunConfig, encoder: str) -> None:
         """Add a bar which says that the run's encoder is trained first."""
-        self.start(config, 0)
+        self.show_start(config, 0)
         self._progress.update(self._tasks[config.run_id], scores=f"encoder first: {encoder}")
 
-    def start(self, config: RunConfig, rounds_done: int) -> None:
+    def show_start(self, config: RunConfig, rounds_done: int) -> None:
         """Add the run's bar."""
         # The bar of the encoder has no count of rounds; the run's own takes its place.
         if (preparing := self._tasks.pop(config.run_id, None)) is not None:
             self._progress.remove_task(preparing)
         self._tasks[config.run_id] = self._progress.add_task(
-            self._name(config), total=config.training.rounds, completed=rounds_done, scores=""
+            self._name_run(config), total=config.training.rounds, completed=rounds_done, scores=""
         )
 
-    def round(self, config: RunConfig, number: int, scores: Mapping[str, Any]) -> None:
+    def show_round(self, config: RunConfig, number: int, scores: Mapping[str, Any]) -> None:
         """Advance the run's bar."""
-        self._progress.update(self._tasks[config.run_id], completed=number, scores=_scores(scores))
+        self._progress.update(self._tasks[config.run_id], completed=number, scores=_format_scores(scores))
 
-    def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
+    def show_retry(self, config: RunConfig, cause: str, attempt: int) -> None:
         """Remove the run's bar until it starts again."""
-        self._end(config, "retry  ", "yellow", f" {self._name(config)}: {cause}")
+        self._end_bar(config, "retry  ", "yellow", f" {self._name_run(config)}: {cause}")
 
-    def finish(self, config: RunConfig, run: Run) -> None:
+    def show_result(self, config: RunConfig, run: Run) -> None:
         """Print the run above the bars, as finished or failed."""
         if run.cause:
-            self._end(config, "failed ", "red", f" {self._name(config)}: {run.cause}")
+            self._end_bar(config, "failed ", "red", f" {self._name_run(config)}: {run.cause}")
         else:
-            self._end(config, "done   ", "green", f" {self._name(config)}  {_final(run)}")
+            self._end_bar(config, "done   ", "green", f" {self._name_run(config)}  {_format_result(run)}")
 
-    def stop(self, config: RunConfig) -> None:
+    def show_stop(self, config: RunConfig) -> None:
         """Print the run above the bars, as stopped."""
-        self._end(config, "stopped", "yellow", f" {self._name(config)}")
+        self._end_bar(config, "stopped", "yellow", f" {self._name_run(config)}")
 
-    def stopping(self) -> None:
+    def announce_stop(self) -> None:
         """Announce that the grid stops after the rounds under way."""
-        self._live.console.print(Text(STOPPING, "yellow"))
+        self._live.console.print(Text(STOP_NOTICE, "yellow"))
 
-    def tally(self, tally: Tally) -> None:
+    def show_tally(self, tally: Tally) -> None:
         """Update the line for the whole grid."""
-        self._headline.update(text=Text(headline(tally)))
+        self._headline.update(text=Text(format_headline(tally)))
 
-    def _end(self, config: RunConfig, mark: str, style: str, text: str) -> None:
+    def _end_bar(self, config: RunConfig, mark: str, style: str, text: str) -> None:
         """Remove the run's bar, if it has one, and print a line above the bars."""
         task = self._tasks.pop(config.run_id, None)
         if task is not None:
@@ -125,7 +125,7 @@ class Bars(View):
         self._live.console.print(Text.assemble((mark, style), text))
 
 
-class Lines(View):
+class ProgressLines(LaunchView):
     """View for logs: a line for each round, or without `by_round` only for the start and end of each run."""
 
     def __init__(self, console: Console, varied: Sequence[str] = (), *, by_round: bool = True) -> None:
@@ -133,40 +133,40 @@ class Lines(View):
         self._varied = varied
         self.shows_rounds = by_round
 
-    def prepare(self, config: RunConfig, encoder: str) -> None:
+    def show_encoder(self, config: RunConfig, encoder: str) -> None:
         """Print that the run's encoder is trained first."""
-        self._say(config, f": trains its encoder first, unless the storage has it ({encoder})")
+        self._print_line(config, f": trains its encoder first, unless the storage has it ({encoder})")
 
-    def start(self, config: RunConfig, rounds_done: int) -> None:
+    def show_start(self, config: RunConfig, rounds_done: int) -> None:
         """Print that a run starts, or after which round it resumes."""
-        self._say(config, ": " + (f"continues after round {rounds_done}" if rounds_done else "starts"))
+        self._print_line(config, ": " + (f"continues after round {rounds_done}" if rounds_done else "starts"))
 
-    def round(self, config: RunConfig, number: int, scores: Mapping[str, Any]) -> None:
+    def show_round(self, config: RunConfig, number: int, scores: Mapping[str, Any]) -> None:
         """Print the round."""
         if self.shows_rounds:
-            self._say(config, f" round {number}/{config.training.rounds} {_scores(scores)}")
+            self._print_line(config, f" round {number}/{config.training.rounds} {_format_scores(scores)}")
 
-    def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
+    def show_retry(self, config: RunConfig, cause: str, attempt: int) -> None:
         """Print why the run is retried."""
-        self._say(config, f": failed ({cause}), is retried")
+        self._print_line(config, f": failed ({cause}), is retried")
 
-    def finish(self, config: RunConfig, run: Run) -> None:
+    def show_result(self, config: RunConfig, run: Run) -> None:
         """Print how the run ended."""
-        self._say(config, f": {run.cause or f'finished {_final(run)}'}")
+        self._print_line(config, f": {run.cause or f'finished {_format_result(run)}'}")
 
-    def stop(self, config: RunConfig) -> None:
+    def show_stop(self, config: RunConfig) -> None:
         """Print that the run has stopped."""
-        self._say(config, ": stopped")
+        self._print_line(config, ": stopped")
 
-    def stopping(self) -> None:
+    def announce_stop(self) -> None:
         """Print that the grid stops after the rounds under way."""
-        print_plain(self._console, STOPPING)
+        print_plain(self._console, STOP_NOTICE)
 
-    def _say(self, config: RunConfig, text: str) -> None:
-        print_plain(self._console, name_of(config, self._varied) + text)
+    def _print_line(self, config: RunConfig, text: str) -> None:
+        print_plain(self._console, format_run_name(config, self._varied) + text)
 
 
-class JsonLines(View):
+class JsonEvents(LaunchView):
     """View for programs: one JSON object on each line.
 
     It keeps the standard output of the moment when it is created: a launch redirects `sys.stdout` later,
@@ -178,88 +178,90 @@ class JsonLines(View):
         self._output = sys.stdout
         self._axes = axes
 
-    def prepare(self, config: RunConfig, encoder: str) -> None:
+    def show_encoder(self, config: RunConfig, encoder: str) -> None:
         """Print an `encoder` event."""
-        self._print("encoder", config, trained_on=encoder)
+        self._print_run_event("encoder", config, trained_on=encoder)
 
-    def start(self, config: RunConfig, rounds_done: int) -> None:
-        """Print a `start` event."""
-        self._print("start", config, rounds_done=rounds_done)
+    def show_start(self, config: RunConfig, rounds_done: int) -> None:
+        """Print a `show_start` event."""
+        self._print_run_event("start", config, rounds_done=rounds_done)
 
-    def round(self, config: RunConfig, number: int, scores: Mapping[str, Any]) -> None:
-        """Print a `round` event with all of the round's scores."""
-        self._print("round", config, round=number, **scores)
+    def show_round(self, config: RunConfig, number: int, scores: Mapping[str, Any]) -> None:
+        """Print a `show_round` event with all of the round's scores."""
+        self._print_run_event("round", config, round=number, **scores)
 
-    def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
-        """Print a `retry` event."""
-        self._print("retry", config, cause=cause, attempt=attempt)
+    def show_retry(self, config: RunConfig, cause: str, attempt: int) -> None:
+        """Print a `show_retry` event."""
+        self._print_run_event("retry", config, cause=cause, attempt=attempt)
 
-    def finish(self, config: RunConfig, run: Run) -> None:
+    def show_result(self, config: RunConfig, run: Run) -> None:
         """Print a `result` event with the row of the results table."""
-        self._write({"event": "result", **result_row(run, self._axes)})
+        self._write_line({"event": "result", **build_result_row(run, self._axes)})
 
-    def stop(self, config: RunConfig) -> None:
-        """Print a `stop` event."""
-        self._print("stop", config)
+    def show_stop(self, config: RunConfig) -> None:
+        """Print a `show_stop` event."""
+        self._print_run_event("stop", config)
 
-    def stopping(self) -> None:
-        """Print a `stopping` event."""
-        self._write({"event": "stopping"})
+    def announce_stop(self) -> None:
+        """Print a `announce_stop` event."""
+        self._write_line({"event": "stopping"})
 
-    def search(self, result: Mapping[str, object]) -> None:
-        """Print a `search` event with the result of a search."""
-        self._write({"event": "search", **result})
+    def show_search(self, result: Mapping[str, object]) -> None:
+        """Print a `show_search` event with the result of a search."""
+        self._write_line({"event": "search", **result})
 
-    def event(self, name: str, **details: object) -> None:
+    def print_event(self, name: str, **details: object) -> None:
         """Print an event that belongs to no single run."""
-        self._write({"event": name, **details})
+        self._write_line({"event": name, **details})
 
-    def _print(self, event: str, config: RunConfig, **details: object) -> None:
-        self._write({"event": event, "run": config.name, "run_id": config.run_id, **details})
+    def _print_run_event(self, event: str, config: RunConfig, **details: object) -> None:
+        self._write_line({"event": event, "run": config.name, "run_id": config.run_id, **details})
 
-    def _write(self, event: Mapping[str, object]) -> None:
+    def _write_line(self, event: Mapping[str, object]) -> None:
         # Flushed line by line: a program that reads the pipe sees each event when it happens.
         print(json.dumps(event), file=self._output, flush=True)
 
 
-def headline(tally: Tally) -> str:
+def format_headline(tally: Tally) -> str:
     """Format the progress of a grid in one line: counts of runs, pace, time left."""
-    counts = f"{tally.done} of {tally.total} runs done, {len(tally.running)} running, {tally.waiting} waiting"
+    counts = (
+        f"{tally.done} of {tally.total} runs done, {len(tally.running)} running, {tally.num_waiting} waiting"
+    )
     if tally.failed:
         counts += f", {tally.failed} failed"
-    if not tally.seconds:
+    if not tally.elapsed_seconds:
         return f"{counts}; the first actors are starting"
     left = tally.seconds_left
-    so_far = f"{counts}; {pace(tally.rounds_per_second)}"
-    return so_far if left is None else f"{so_far}, {duration(left)} left"
+    so_far = f"{counts}; {format_pace(tally.rounds_per_second)}"
+    return so_far if left is None else f"{so_far}, {format_duration(left)} left"
 
 
-def work_done(tally: Tally) -> str:
+def describe_work(tally: Tally) -> str:
     """Describe the work of a launch, as in `105 rounds, 41 of them computed, in 12 s`."""
     computed = (
         f", {tally.rounds_computed:.0f} of them computed," if tally.rounds_computed < tally.rounds else ""
     )
-    taken = f" after {tally.rounds_taken} of finished runs with fewer rounds" if tally.rounds_taken else ""
-    return f"{tally.rounds} rounds{computed} in {duration(tally.seconds)}{taken}"
+    taken = f" after {tally.rounds_reused} of finished runs with fewer rounds" if tally.rounds_reused else ""
+    return f"{tally.rounds} rounds{computed} in {format_duration(tally.elapsed_seconds)}{taken}"
 
 
 def _make_namer(runs: Sequence[RunConfig], varied: Sequence[str]) -> Callable[[RunConfig], str]:
     """Build a function that names a run by its algorithm and by what differs among `runs`."""
     seeds, scenarios = {run.seed for run in runs}, {run.scenario for run in runs}
 
-    def name(run: RunConfig) -> str:
+    def name_run(run: RunConfig) -> str:
         return (
             str(run.algorithm.name)
             + (f" s{run.seed}" if len(seeds) > 1 else "")
             + (f" {run.scenario}" if len(scenarios) > 1 else "")
             # A run's full name is too long for a bar: the parts above replace it, its further axes follow.
-            + name_of(run, varied).removeprefix(run.name)
+            + format_run_name(run, varied).removeprefix(run.name)
         )
 
-    return name
+    return name_run
 
 
-def _scores(numbers: Mapping[str, Any]) -> str:
+def _format_scores(numbers: Mapping[str, Any]) -> str:
     """Format the scores that fit a line, without those that the run does not have."""
     shown = {
         "temperature": "temp. {:.3f}",
@@ -273,7 +275,7 @@ def _scores(numbers: Mapping[str, Any]) -> str:
     return "  ".join(shown[name].format(value) for name, value in values.items() if value is not None)
 
 
-def _final(run: Run) -> str:
+def _format_result(run: Run) -> str:
     """Format a finished run's last scores, its time and why it stopped early, if it did."""
     stopped = f"  {run.stopped}" if run.stopped else ""
-    return f"{_scores(run.scores)}  {duration(run.times['seconds'] or 0.0)}{stopped}"
+    return f"{_format_scores(run.scores)}  {format_duration(run.times['seconds'] or 0.0)}{stopped}"

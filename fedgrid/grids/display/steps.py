@@ -6,10 +6,10 @@ from typing import Self
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.plain_console import print_plain
 
 
-class Steps:
+class StepDisplay:
     """Shows the present step of a command, within a `with`; at the end its line disappears.
 
     Without a terminal nothing is shown, or a line for each step.
@@ -41,30 +41,30 @@ class Steps:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.pause()
+        self.remove_line()
 
-    def say(self, text: str) -> None:
+    def begin_step(self, text: str) -> None:
         """Begin a step; it ends the one before."""
         self._text = text
         if self._as_lines:
             print_plain(self._console, f"{text} ...")
         if self._is_live:
-            self._forget()
+            self._remove_tasks()
             # A new task, so that its clock starts at zero.
             self._progress.add_task(text, total=None)
             self._progress.start()
 
-    def count(self, done: int, total: int) -> None:
+    def show_count(self, done: int, total: int) -> None:
         """Show how much of the present step is done."""
         for task in self._progress.task_ids:
             self._progress.update(task, description=f"{self._text}: {done} of {total}")
 
-    def pause(self) -> None:
-        """Remove the line, so that something else can be shown in its place; `say` shows a new one."""
+    def remove_line(self) -> None:
+        """Remove the line, so that something else can be shown in its place; `begin_step` shows a new one."""
         if self._is_live:
             self._progress.stop()
-            self._forget()
+            self._remove_tasks()
 
-    def _forget(self) -> None:
+    def _remove_tasks(self) -> None:
         for task in self._progress.task_ids:
             self._progress.remove_task(task)

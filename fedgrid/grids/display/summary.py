@@ -12,48 +12,48 @@ from rich.console import Console
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.record_names import EPSILON
-from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
-from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.runtime.plugins.run_algorithm import list_own_columns
+from fedgrid.engine.runtime.storage.hints import format_command
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.display.progress import JsonLines, work_done
+from fedgrid.grids.display.plain_console import print_plain
+from fedgrid.grids.display.progress import JsonEvents, describe_work
 from fedgrid.grids.display.tables import (
-    duration,
-    failure_table,
-    pace,
-    result_row,
-    result_table,
-    seeds_table,
-    summary_rows,
-    summary_table,
+    build_failure_table,
+    build_result_row,
+    build_result_table,
+    build_seeds_table,
+    build_summary_rows,
+    build_summary_table,
+    format_duration,
+    format_pace,
 )
 from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.results.axes import naming_keys
+from fedgrid.grids.results.axes import find_naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder, superseded_line
-from fedgrid.grids.results.runs import about, read_runs
+from fedgrid.grids.results.runs import read_runs, summarise_runs
 from fedgrid.tracking.scoring.run import FINISHED, TIMES, Run
 
-SUMMARY = "summary.csv"
+SUMMARY_FILE = "summary.csv"
 """File in a grid's folder with the results table."""
 ROWS_SHOWN = 40
 """Most runs that are printed with a row each; of more, only means."""
 
-GROUPS = (
+GROUPS_LEGEND = (
     "ARI, AMI: clusters against hidden groups; 1 if equal, about 0 by chance.\n"
     "homogen.: 1 if no cluster mixes groups; complete: 1 if no group is split."
 )
-NO_GROUPS = "ARI, AMI, homogen., complete: –, because these splits have no hidden groups."
-LEGEND = (
+NO_GROUPS_LEGEND = "ARI, AMI, homogen., complete: –, because these splits have no hidden groups."
+SCORES_LEGEND = (
     "pers.: each cluster's model on its clients' own test images; gen.: on the\n"
     "server's; F1 over a test set's own classes; gap: |pers. acc. - gen. acc.|; all\n"
     "are means over clients; –: none."
 )
-OF_R2 = "median R2: of the clients' pers. R2; pooled R2: all their test rows as one set."
-EXACT = "exact: runs whose final partition is the hidden groups, of those that have any"
+R2_LEGEND = "median R2: of the clients' pers. R2; pooled R2: all their test rows as one set."
+EXACT_LEGEND = "exact: runs whose final partition is the hidden groups, of those that have any"
 
 
-def show(
+def show_summary(
     grid: Grid,
     storage: Storage,
     where: Sequence[str],
@@ -80,27 +80,30 @@ def show(
     say()
     if done:
         _show_scores(done, storage, grid.name, console)
-        say(NO_GROUPS if all(run.scores.get("ari") is None for run in done) else GROUPS)
-        say(LEGEND)
+        say(NO_GROUPS_LEGEND if all(run.scores.get("ari") is None for run in done) else GROUPS_LEGEND)
+        say(SCORES_LEGEND)
         if any("personalised_r2_pooled" in run.scores for run in done):
-            say(OF_R2)
-        for line in about(done):
+            say(R2_LEGEND)
+        for line in summarise_runs(done):
             say(fill(line, 79))
         if any(run.has_hits for run in done):
-            say(_times_line(done))
+            say(_format_times(done))
         # Not every run of a grid adds noise; the epsilon of one without is meaningless.
-        private = {run.run_id for run in grid.runs if EPSILON in own_columns(run)}
-        if of_noise := [run for run in done if run.run_id in private]:
-            say(_epsilons(of_noise))
+        private = {run.run_id for run in grid.runs if EPSILON in list_own_columns(run)}
+        if private_runs := [run for run in done if run.run_id in private]:
+            say(_format_epsilons(private_runs))
         say()
     if failures:
-        console.print(failure_table(failures))
-        say(f"`{command(storage, 'run', grid.name, '--failed')}` runs them again from their last round.")
+        console.print(build_failure_table(failures))
+        say(
+            f"`{format_command(storage, 'run', grid.name, '--failed')}` runs them again from their last "
+            "round."
+        )
         say()
-    say(_counts(grid, len(done), len(failures), tally))
+    say(_format_counts(grid, len(done), len(failures), tally))
     folder = GridFolder(storage, grid.name)
     # Runs given by the files of another grid may have no folder of their own.
-    if folder.is_there and (old := folder.read().superseded):
+    if folder.is_there and (old := folder.read_definition().superseded):
         say(superseded_line(grid.name, len(old), storage))
     say(f"Written to {storage} (a folder a run: config.json, *.parquet)")
     for line in where:
@@ -109,9 +112,9 @@ def show(
 
 def print_finished(runs: Sequence[RunConfig], storage: Storage, axes: Sequence[str] = ()) -> None:
     """Print a `result` event for each run that was finished before this launch."""
-    lines = JsonLines(axes)
+    lines = JsonEvents(axes)
     for config, run in zip(runs, read_runs(runs, storage), strict=True):
-        lines.finish(config, run)
+        lines.show_result(config, run)
 
 
 def write_summary(runs: Sequence[RunConfig], grid: GridFolder) -> Path:
@@ -123,9 +126,9 @@ def write_summary(runs: Sequence[RunConfig], grid: GridFolder) -> Path:
     Raises:
         RunError: it cannot be written.
     """
-    keys = naming_keys(runs)
+    keys = find_naming_keys(runs)
     rows = [
-        result_row(run, keys) | {"variant": run.variant, "folder": run.folder.name}
+        build_result_row(run, keys) | {"variant": run.variant, "folder": run.folder.name}
         for run in read_runs(runs, grid.storage)
         if run.state == FINISHED
     ]
@@ -136,31 +139,31 @@ def write_summary(runs: Sequence[RunConfig], grid: GridFolder) -> Path:
     if rows:
         writer.writeheader()
     writer.writerows(rows)
-    grid.write(SUMMARY, text.getvalue())
-    return grid.path / SUMMARY
+    grid.write_file(SUMMARY_FILE, text.getvalue())
+    return grid.path / SUMMARY_FILE
 
 
 def _show_scores(runs: Sequence[Run], storage: Storage, name: str, console: Console) -> None:
     """Print results as rows of runs, means over seeds, or means over scenarios, whichever is short."""
     # Several seeds are means even if there are few runs: what differs only by chance is not listed.
     if len(runs) <= ROWS_SHOWN and len({run.seed for run in runs}) == 1:
-        console.print(result_table(runs, console.width))
+        console.print(build_result_table(runs, console.width))
     elif len(runs) <= ROWS_SHOWN:
-        console.print(seeds_table(runs))
-        console.print(f"{EXACT}.", highlight=False)
-        print_plain(console, f"Each run:  {command(storage, 'show', name)}")
+        console.print(build_seeds_table(runs))
+        console.print(f"{EXACT_LEGEND}.", highlight=False)
+        print_plain(console, f"Each run:  {format_command(storage, 'show', name)}")
     else:
-        console.print(summary_table(summary_rows(runs)))
-        console.print(f"{EXACT}.", highlight=False)
+        console.print(build_summary_table(build_summary_rows(runs)))
+        console.print(f"{EXACT_LEGEND}.", highlight=False)
 
 
-def _times_line(runs: Sequence[Run]) -> str:
+def _format_times(runs: Sequence[Run]) -> str:
     """Format the time of all runs together, with and without the round cache."""
-    total, without = (duration(sum(run.times[name] or 0.0 for run in runs)) for name in TIMES[:2])
+    total, without = (format_duration(sum(run.times[name] or 0.0 for run in runs)) for name in TIMES[:2])
     return f"The runs' times add up to {total}; without the round cache (uncached) to {without}."
 
 
-def _epsilons(runs: Sequence[Run]) -> str:
+def _format_epsilons(runs: Sequence[Run]) -> str:
     """Format the range of the epsilons of runs with noise; a run's is the largest of any of its clients."""
     epsilons = [run.table("rounds")[EPSILON][-1].as_py() for run in runs]
     deltas = ", ".join(dict.fromkeys(f"{run.value('privacy.delta'):g}" for run in runs))
@@ -169,12 +172,12 @@ def _epsilons(runs: Sequence[Run]) -> str:
     return f"epsilon of a client at the end: {span}, delta {deltas}; each run's: fedgrid report."
 
 
-def _counts(grid: Grid, done: int, failed: int, tally: Tally | None) -> str:
+def _format_counts(grid: Grid, done: int, failed: int, tally: Tally | None) -> str:
     """Format how many runs are finished and failed, the work of this launch and its pace."""
     if tally is None:
         return f"{done} of {len(grid.runs)} runs were already finished"
     failures = f", {failed} failed" if failed else ""
     share = tally.share_outside_clients
     outside = "" if share is None else f", {share:.0%} of the time outside training and tests"
-    at = f", {pace(tally.rounds_per_second)}" if tally.rounds else ""
-    return f"{done} of {len(grid.runs)} runs finished{failures}; {work_done(tally)}{at}{outside}"
+    at = f", {format_pace(tally.rounds_per_second)}" if tally.rounds else ""
+    return f"{done} of {len(grid.runs)} runs finished{failures}; {describe_work(tally)}{at}{outside}"

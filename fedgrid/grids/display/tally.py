@@ -34,21 +34,21 @@ class Tally:
         self.rounds_computed = 0.0
         """Rounds of this launch that were not cache hits; a partial hit counts by the share of clients it
         lacked."""
-        self.rounds_taken = 0
+        self.rounds_reused = 0
         """Rounds that runs reused from finished runs that differ only in having fewer rounds."""
         self._client_seconds = 0.0
-        self._at_once = 0
+        self._most_at_once = 0
         self.running: dict[str, tuple[RunConfig, int]] = {}
         self._now = now
-        self._start: float | None = None
+        self._started_at: float | None = None
         self._rounds_left = Counter[str]()
         self._stored: dict[str, int] = {}
         """Run id -> rounds stored, for runs that have not started in this launch."""
         self._seconds = Counter[str]()
         self._rounds = Counter[str]()
-        self.add(runs, rounds_done, finished_before)
+        self.add_runs(runs, rounds_done, finished_before)
 
-    def add(
+    def add_runs(
         self, runs: Sequence[RunConfig], rounds_done: Mapping[str, int], finished_before: int = 0
     ) -> None:
         """Count more runs; arguments as for the constructor."""
@@ -61,19 +61,19 @@ class Tally:
             self._stored[run.run_id] = stored
 
     @property
-    def waiting(self) -> int:
+    def num_waiting(self) -> int:
         """Number of runs that have not started in this launch, or have stopped."""
         return self.total - self.done - self.failed - len(self.running)
 
     @property
-    def seconds(self) -> float:
+    def elapsed_seconds(self) -> float:
         """Seconds since the first run of this launch started; 0 before."""
-        return 0.0 if self._start is None else self._now() - self._start
+        return 0.0 if self._started_at is None else self._now() - self._started_at
 
     @property
     def rounds_per_second(self) -> float:
         """Rounds per second of this launch."""
-        return self.rounds / self.seconds if self.seconds > 0 else 0.0
+        return self.rounds / self.elapsed_seconds if self.elapsed_seconds > 0 else 0.0
 
     @property
     def seconds_left(self) -> float | None:
@@ -94,7 +94,7 @@ class Tally:
         )
         # `work` adds up the rounds' own times. Runs side by side need less of the clock: it is scaled by the
         # launch so far.
-        return work * self.seconds / self._seconds.total()
+        return work * self.elapsed_seconds / self._seconds.total()
 
     @property
     def share_outside_clients(self) -> float | None:
@@ -105,9 +105,9 @@ class Tally:
         """
         if not self.rounds:
             return None
-        return 1 - self._client_seconds / (self.seconds * self._at_once)
+        return 1 - self._client_seconds / (self.elapsed_seconds * self._most_at_once)
 
-    def start(self, config: RunConfig, rounds_done: int) -> int:
+    def count_start(self, config: RunConfig, rounds_done: int) -> int:
         """Count a run that starts or resumes.
 
         Returns:
@@ -117,14 +117,14 @@ class Tally:
         again = self._stored.pop(config.run_id, rounds_done) - rounds_done
         # Positive if rounds are done again, negative if the run starts further than what it had stored.
         self._rounds_left[config.dataset] += again
-        self.rounds_taken += max(0, -again)
-        if self._start is None:
-            self._start = self._now()
+        self.rounds_reused += max(0, -again)
+        if self._started_at is None:
+            self._started_at = self._now()
         self.running[config.run_id] = (config, rounds_done)
-        self._at_once = max(self._at_once, len(self.running))
+        self._most_at_once = max(self._most_at_once, len(self.running))
         return max(0, again)
 
-    def round(self, config: RunConfig, number: int, timing: Mapping[str, Any]) -> None:
+    def count_round(self, config: RunConfig, number: int, timing: Mapping[str, Any]) -> None:
         """Count a round."""
         self.running[config.run_id] = (config, number)
         self.rounds += 1
@@ -134,18 +134,18 @@ class Tally:
         self._seconds[config.dataset] += timing["seconds"]
         self._rounds_left[config.dataset] -= 1
 
-    def finish(self, config: RunConfig) -> None:
+    def count_finish(self, config: RunConfig) -> None:
         """Count a run that has finished."""
         _, rounds_done = self.running.pop(config.run_id, (config, config.training.rounds))
         # A run that stops early by its own rule leaves rounds that nobody will do.
         self._rounds_left[config.dataset] -= config.training.rounds - rounds_done
         self.done += 1
 
-    def leave(self, config: RunConfig) -> None:
+    def count_stop(self, config: RunConfig) -> None:
         """Count a run that has stopped before its end: it is waiting again."""
         self.running.pop(config.run_id, None)
 
-    def fail(self, config: RunConfig) -> None:
+    def count_failure(self, config: RunConfig) -> None:
         """Count a run that failed after all retries."""
         _, rounds_done = self.running.pop(config.run_id, (config, 0))
         self._rounds_left[config.dataset] -= config.training.rounds - rounds_done
@@ -158,7 +158,7 @@ class Tally:
             "total": self.total,
             "done": self.done,
             "failed": self.failed,
-            "waiting": self.waiting,
+            "waiting": self.num_waiting,
             "running": [
                 {"run": run.name, "run_id": run.run_id, "round": number, "rounds": run.training.rounds}
                 for run, number in self.running.values()
@@ -166,6 +166,6 @@ class Tally:
             "rounds": self.rounds,
             "rounds_computed": round(self.rounds_computed, 2),
             "rounds_per_second": round(self.rounds_per_second, 3),
-            "seconds": round(self.seconds, 1),
+            "seconds": round(self.elapsed_seconds, 1),
             "seconds_left": None if left is None else round(left, 1),
         }

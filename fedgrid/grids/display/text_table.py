@@ -10,16 +10,16 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
-from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.plain_console import print_plain
 from fedgrid.tracking.tables.table import Table
 
-GAP, NARROW_GAP = 2, 1
+COLUMN_GAP, NARROW_GAP = 2, 1
 """Spaces between columns; the narrow gap is used where a table fits the terminal only with it."""
-LEAST_HEADING = 14
+HEADING_WRAP_WIDTH = 14
 """Width to which headings are wrapped if the table is too wide, unless a cell of the column is wider."""
-LEAST_TEXT, LEAST_NAME = 20, 9
+LEAST_TEXT_WIDTH, LEAST_NAME_WIDTH = 20, 9
 """Least width of a column of text, and of the first column, when a table is narrowed."""
-CAPTION = 100
+CAPTION_WIDTH = 100
 """Most characters of a caption's line."""
 
 
@@ -52,41 +52,41 @@ class TextTable:
         limit = maxsize if options.no_wrap else options.max_width
         if self.title:
             yield Text(self.title, "bold")
-        whole = [row for row in self.rows if len(row) == len(self.headings)]
-        columns = [[row[place] for row in whole] for place in range(len(self.headings))]
+        full_rows = [row for row in self.rows if len(row) == len(self.headings)]
+        columns = [[row[place] for row in full_rows] for place in range(len(self.headings))]
         inner = [
-            max((cell_len(line) for cell in cells for line in _plain(cell).split("\n")), default=0)
+            max((cell_len(line) for cell in cells for line in _strip_style(cell).split("\n")), default=0)
             for cells in columns
         ]
         # First with headings as they are; they are wrapped only if the table is too wide then.
-        for least in (limit, LEAST_HEADING):
+        for least in (limit, HEADING_WRAP_WIDTH):
             headings = [
-                _wrap(heading, max(width, least), break_long_words=False)
+                _wrap_text(heading, max(width, least), break_long_words=False)
                 for heading, width in zip(self.headings, inner, strict=True)
             ]
             natural = [
                 max(width, *map(cell_len, lines)) for width, lines in zip(inner, headings, strict=True)
             ]
-            if sum(natural) + GAP * (len(natural) - 1) <= limit:
+            if sum(natural) + COLUMN_GAP * (len(natural) - 1) <= limit:
                 break
-        widths, gap = self._fit(natural, limit)
-        for number, places in enumerate(self._parts(widths, gap, limit)):
+        widths, gap = self._fit_widths(natural, limit)
+        for number, places in enumerate(self._split_into_parts(widths, gap, limit)):
             if number:
                 yield Text()
-            yield from self._part(places, headings, widths, gap)
+            yield from self._format_part(places, headings, widths, gap)
         if self.caption:
             yield Text()
-            yield from map(Text, wrap(self.caption, min(limit, CAPTION)))
+            yield from map(Text, wrap(self.caption, min(limit, CAPTION_WIDTH)))
 
-    def _fit(self, widths: list[int], limit: int) -> tuple[list[int], int]:
+    def _fit_widths(self, widths: list[int], limit: int) -> tuple[list[int], int]:
         """Compute the columns' widths and the gap, so that the table has one part if possible."""
         texts = [place for place in range(len(widths)) if place not in self.numbers]
-        names = dict.fromkeys([place for place in texts if place < self.names], LEAST_NAME)
-        others = dict.fromkeys([place for place in texts if place >= self.names], LEAST_TEXT)
+        names = dict.fromkeys([place for place in texts if place < self.names], LEAST_NAME_WIDTH)
+        others = dict.fromkeys([place for place in texts if place >= self.names], LEAST_TEXT_WIDTH)
         # 1. Narrow the text columns, the widest first. 2. If that does not suffice, narrow the gaps and the
         # names too. 3. If nothing suffices, the table is cut into parts, and each column may be as wide as a
         # part has room.
-        for gap, floors in ((GAP, others), (NARROW_GAP, others | names)):
+        for gap, floors in ((COLUMN_GAP, others), (NARROW_GAP, others | names)):
             fitted = list(widths)
             while (excess := sum(fitted) + gap * (len(fitted) - 1) - limit) > 0:
                 wide = [place for place, floor in floors.items() if fitted[place] > floor]
@@ -95,9 +95,11 @@ class TextTable:
                 fitted[max(wide, key=lambda place: fitted[place])] -= 1
             if excess <= 0:
                 return fitted, gap
-        return [min(width, max(LEAST_TEXT, limit - widths[0] - GAP)) for width in widths], GAP
+        return [
+            min(width, max(LEAST_TEXT_WIDTH, limit - widths[0] - COLUMN_GAP)) for width in widths
+        ], COLUMN_GAP
 
-    def _parts(self, widths: Sequence[int], gap: int, limit: int) -> Iterator[list[int]]:
+    def _split_into_parts(self, widths: Sequence[int], gap: int, limit: int) -> Iterator[list[int]]:
         """Yield the indices of the columns of each part; columns of a group stay together if they fit."""
 
         def fits(places: Sequence[int]) -> bool:
@@ -105,21 +107,25 @@ class TextTable:
 
         names = list(range(min(self.names, len(widths))))
         part = list(names)
-        for _, members in groupby(range(self.names, len(widths)), self._group):
+        for _, members in groupby(range(self.names, len(widths)), self._find_group):
             group = list(members)
             # First the group as a whole; if it is wider than a part, its columns one by one.
-            for wanted in (group, *([place] for place in group)):
-                if part != names and not fits([*part, *wanted]) and (wanted is not group or self.groups):
+            for candidate in (group, *([place] for place in group)):
+                if (
+                    part != names
+                    and not fits([*part, *candidate])
+                    and (candidate is not group or self.groups)
+                ):
                     yield part
                     part = list(names)
-                part += wanted if wanted is not group else []
+                part += candidate if candidate is not group else []
         yield part
 
-    def _group(self, place: int) -> str:
+    def _find_group(self, place: int) -> str:
         """Find the group heading of a column."""
         return self.groups[place] if self.groups else ""
 
-    def _part(
+    def _format_part(
         self, places: Sequence[int], headings: Sequence[list[str]], widths: Sequence[int], gap: int
     ) -> Iterator[Text]:
         """Yield the lines of a part: group headings, headings, rows."""
@@ -127,29 +133,33 @@ class TextTable:
         are_numbers = [place in self.numbers for place in places]
         across = Text("─" * (sum(shown) + gap * (len(shown) - 1)))
         if self.groups:
-            spans = [(group, list(its)) for group, its in groupby(places, self._group)]
+            spans = [(group, list(its)) for group, its in groupby(places, self._find_group)]
             above = [sum(widths[place] + gap for place in its) - gap for _, its in spans]
             titles = [
                 [line.center(width) for line in wrap(group, width)]
                 for (group, _), width in zip(spans, above, strict=True)
             ]
-            for line in _stack(titles, above, [False] * len(spans), gap, at_bottom=True):
+            for line in _join_cells(titles, above, [False] * len(spans), gap, at_bottom=True):
                 yield Text(line, "bold")
-        for line in _stack([headings[place] for place in places], shown, are_numbers, gap, at_bottom=True):
+        for line in _join_cells(
+            [headings[place] for place in places], shown, are_numbers, gap, at_bottom=True
+        ):
             yield Text(line, "bold")
         if self.title:
             yield across
         for row in self.rows:
             if len(row) == len(self.headings):
                 cells = [row[place] for place in places]
-                wrapped = [_wrap(_plain(cell), width) for cell, width in zip(cells, shown, strict=True)]
-                for line in _stack(wrapped, shown, are_numbers, gap):
-                    yield _styled(line, cells, shown, gap)
+                wrapped = [
+                    _wrap_text(_strip_style(cell), width) for cell, width in zip(cells, shown, strict=True)
+                ]
+                for line in _join_cells(wrapped, shown, are_numbers, gap):
+                    yield _style_line(line, cells, shown, gap)
             else:
-                yield Text(_plain(row[0]), "bold") if row else across
+                yield Text(_strip_style(row[0]), "bold") if row else across
 
 
-def page_table(table: Table) -> TextTable:
+def build_text_table(table: Table) -> TextTable:
     """Build the table for the terminal from a table of a report; a column with notes gets room for them."""
     columns = []
     for place in range(len(table.columns)):
@@ -188,12 +198,12 @@ def print_pairs(console: Console, pairs: Mapping[str, str], indent: str = "") ->
         print_plain(console, f"{indent}{key:<{width}}  {value}")
 
 
-def _plain(cell: str | Text) -> str:
+def _strip_style(cell: str | Text) -> str:
     """Convert a cell to a string without styles."""
     return cell if isinstance(cell, str) else cell.plain
 
 
-def _wrap(text: str, width: int, *, break_long_words: bool = True) -> list[str]:
+def _wrap_text(text: str, width: int, *, break_long_words: bool = True) -> list[str]:
     """Break a text into lines of at most `width`."""
     lines = []
     for line in text.split("\n"):
@@ -202,7 +212,7 @@ def _wrap(text: str, width: int, *, break_long_words: bool = True) -> list[str]:
     return lines
 
 
-def _stack(
+def _join_cells(
     cells: Sequence[Sequence[str]],
     widths: Sequence[int],
     are_numbers: Sequence[bool],
@@ -222,7 +232,7 @@ def _stack(
         yield (" " * gap).join(parts).rstrip()
 
 
-def _styled(line: str, cells: Sequence[str | Text], widths: Sequence[int], gap: int) -> Text:
+def _style_line(line: str, cells: Sequence[str | Text], widths: Sequence[int], gap: int) -> Text:
     """Apply the styles of a row's cells to one of its lines."""
     text = Text(line, no_wrap=True, overflow="ignore")
     start = 0

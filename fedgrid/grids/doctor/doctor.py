@@ -9,19 +9,29 @@ from rich.console import Console
 from rich.text import Text
 
 from fedgrid.engine.federation.errors import FedgridError
-from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.plain_console import print_plain
 from fedgrid.grids.display.text_table import print_pairs
 from fedgrid.grids.doctor.machine import (
-    Section,
+    DoctorSection,
     describe_gpus,
     describe_job,
     describe_machine,
     describe_versions,
 )
 from fedgrid.grids.doctor.places import describe_mlflow, describe_ray, describe_storage
-from fedgrid.redaction import redacted
+from fedgrid.redaction import redact_secrets
 
-SETTINGS = ("FEDGRID_", "RAY_", "MLFLOW_", "OMP_", "CUDA_", "TUNE_", "PYTORCH_", "SLURM_JOB_", "NVIDIA_")
+VARIABLE_PREFIXES = (
+    "FEDGRID_",
+    "RAY_",
+    "MLFLOW_",
+    "OMP_",
+    "CUDA_",
+    "TUNE_",
+    "PYTORCH_",
+    "SLURM_JOB_",
+    "NVIDIA_",
+)
 """Beginnings of the names of environment variables that change what fedgrid does."""
 
 
@@ -33,7 +43,7 @@ def run_doctor(storage: str, as_json: bool, console: Console) -> bool:
         as_json: whether one JSON object is printed in place of text.
         console: where text is printed.
     """
-    sections = examine(storage)
+    sections = examine_machine(storage)
     missing = [f"{title}: {text}" for title, section in sections.items() for text in section.missing]
     if as_json:
         facts = {title: section.facts for title, section in sections.items()}
@@ -51,11 +61,11 @@ def run_doctor(storage: str, as_json: bool, console: Console) -> bool:
     return not missing
 
 
-def examine(storage: str) -> Mapping[str, Section]:
+def examine_machine(storage: str) -> Mapping[str, DoctorSection]:
     """Examine this machine and storage: title -> facts and what is missing."""
     # First, because libraries that are used below set variables of their own.
-    settings = _environment()
-    descriptions: Mapping[str, Callable[[], Section]] = {
+    settings = _describe_environment()
+    descriptions: Mapping[str, Callable[[], DoctorSection]] = {
         "fedgrid": describe_versions,
         "machine": describe_machine,
         "GPUs": describe_gpus,
@@ -65,27 +75,27 @@ def examine(storage: str) -> Mapping[str, Section]:
         "MLflow": partial(describe_mlflow, storage),
         "environment": lambda: settings,
     }
-    return {title: _section(describe) for title, describe in descriptions.items()}
+    return {title: _build_section(describe) for title, describe in descriptions.items()}
 
 
-def _section(describe: Callable[[], Section]) -> Section:
+def _build_section(describe: Callable[[], DoctorSection]) -> DoctorSection:
     """Call `describe` and remove secrets from its result; an error of fedgrid's becomes what is missing."""
     try:
         section = describe()
     except (FedgridError, OSError) as error:
         # A broken part is what the user wants to see; the other sections are printed all the same.
-        section = Section({}, [str(error)])
-    facts = {name: _clean(text) for name, text in section.facts.items()}
-    return Section(facts, [_clean(text) for text in section.missing])
+        section = DoctorSection({}, [str(error)])
+    facts = {name: _clean_text(text) for name, text in section.facts.items()}
+    return DoctorSection(facts, [_clean_text(text) for text in section.missing])
 
 
-def _environment() -> Section:
+def _describe_environment() -> DoctorSection:
     """Describe the variables that matter; `redacted` recognises a secret by its name."""
-    names = sorted(name for name in os.environ if name.startswith(SETTINGS))
-    pairs = (redacted(f"{name}={os.environ[name]}").partition("=") for name in names)
-    return Section({name: value for name, _, value in pairs} or {"variables": "none is set"})
+    names = sorted(name for name in os.environ if name.startswith(VARIABLE_PREFIXES))
+    pairs = (redact_secrets(f"{name}={os.environ[name]}").partition("=") for name in names)
+    return DoctorSection({name: value for name, _, value in pairs} or {"variables": "none is set"})
 
 
-def _clean(text: str) -> str:
+def _clean_text(text: str) -> str:
     """Put a text on one line, without secrets."""
-    return redacted(" ".join(text.split()))
+    return redact_secrets(" ".join(text.split()))

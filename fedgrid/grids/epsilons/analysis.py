@@ -17,22 +17,22 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.federation.partition.scenarios import CENTRALISED
 from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Job, JobResult, Summary
-from fedgrid.grids.epsilons.rules import EPSILON_2_FACTOR, SETTLED, Proposal, propose
+from fedgrid.grids.epsilons.rules import EPSILON_2_FACTOR, SETTLED_SHARE, Proposal, propose_settings
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking import figures
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.records import RecordsError, read_records
-from fedgrid.tracking.report.page import PageSection, Plate
-from fedgrid.tracking.tables.epochs import epochs_table
+from fedgrid.tracking.report.page import CaptionedFigure, PageSection
+from fedgrid.tracking.tables.epochs import build_epochs_table
 from fedgrid.tracking.tables.table import Table
 
-PRESET = ".yaml"
+PRESET_SUFFIX = ".yaml"
 """Ending of the file with a preset of the proposal, which `fedgrid run` accepts."""
-SHOWN = 15
+EPOCHS_SHOWN = 15
 """Most epochs in a terminal's table."""
 
 
-Beside = Callable[[RunConfig, Mapping[str, Array], Path], Iterable[Table]]
+MakeTables = Callable[[RunConfig, Mapping[str, Array], Path], Iterable[Table]]
 """Function that makes further tables about a training.
 
 It gets the training's configuration, its columns, each of shape (E,), and its folder.
@@ -46,9 +46,9 @@ class Epsilons(Analysis):
     # Two columns are read and compared: starting Ray would take longer.
     in_process = True
 
-    def __init__(self, beside: Beside = lambda *training: ()) -> None:
+    def __init__(self, make_tables: MakeTables = lambda *training: ()) -> None:
         """Create the analysis; `beside` makes further tables to show with the proposal, by default none."""
-        self._beside = beside
+        self._make_tables = make_tables
 
     def jobs(self, runs: Sequence[RunConfig], options: Any, context: Context) -> Sequence[Job]:
         """Create a job for each run, which must be a centralised training.
@@ -67,8 +67,8 @@ class Epsilons(Analysis):
     def compute(self, job: Job, context: Context) -> Artifacts:
         """Compute the proposal of a training, and a preset of it."""
         epochs = read_epochs(context.folder(job.config))
-        proposal = propose(epochs["update_l2"].tolist(), epochs["loss"].tolist())
-        return Artifacts(asdict(proposal), {PRESET: preset_text(job.config, proposal).encode()})
+        proposal = propose_settings(epochs["update_l2"].tolist(), epochs["loss"].tolist())
+        return Artifacts(asdict(proposal), {PRESET_SUFFIX: format_preset(job.config, proposal).encode()})
 
     def metrics(self, result: JobResult) -> Mapping[str, float]:
         """List the proposed settings as metrics for trackers."""
@@ -80,7 +80,7 @@ class Epsilons(Analysis):
         """Yield a section of the report for each training."""
         for result in results:
             epochs, proposal = read_epochs(result.run.folder), Proposal(**result.about)
-            plate = Plate(
+            plate = CaptionedFigure(
                 f"epsilons-{result.run.run_id}",
                 "Loss and norms by epoch",
                 "The dashed lines are what is proposed for `sattler`.",
@@ -89,11 +89,11 @@ class Epsilons(Analysis):
             yield PageSection(
                 f"epsilons-{result.run.run_id}",
                 f"Epsilons from {result.run.name}",
-                "\n\n".join(words(proposal)),
+                "\n\n".join(describe_proposal(proposal)),
                 (
                     plate,
-                    epochs_table(result.run.name, epochs),
-                    *self._beside(result.job.config, epochs, result.run.folder),
+                    build_epochs_table(result.run.name, epochs),
+                    *self._make_tables(result.job.config, epochs, result.run.folder),
                 ),
             )
 
@@ -105,10 +105,14 @@ class Epsilons(Analysis):
         for result in results:
             epochs, proposal = read_epochs(result.run.folder), Proposal(**result.about)
             tables += [
-                epochs_table(result.run.name, epochs, SHOWN),
-                *self._beside(result.job.config, epochs, result.run.folder),
+                build_epochs_table(result.run.name, epochs, EPOCHS_SHOWN),
+                *self._make_tables(result.job.config, epochs, result.run.folder),
             ]
-            lines += ["", *words(proposal), f"A preset for `fedgrid run`: {result.files[PRESET]}"]
+            lines += [
+                "",
+                *describe_proposal(proposal),
+                f"A preset for `fedgrid run`: {result.files[PRESET_SUFFIX]}",
+            ]
         return Summary(tables, lines)
 
     def figures(self, result: JobResult) -> Mapping[str, Figure]:
@@ -127,7 +131,7 @@ def read_epochs(run_folder: Path) -> dict[str, Array]:
         records = read_records(run_folder)
     except RecordsError as error:
         raise RunError(str(error)) from error
-    of_client = {
+    client_columns = {
         "loss": "train_loss",
         "accuracy": "train_accuracy",
         "server_accuracy": "generalised_accuracy",
@@ -137,12 +141,12 @@ def read_epochs(run_folder: Path) -> dict[str, Array]:
         # A centralised training is a run with one client: its epochs are rounds, and its scores are the
         # client's.
         "epoch": records.round_R,
-        **{name: records.clients[column][:, 0] for name, column in of_client.items()},
+        **{name: records.clients[column][:, 0] for name, column in client_columns.items()},
         **{name: records.rounds[name] for name in ("update_l2", "update_l2_state", "weights_l1_change")},
     }
 
 
-def words(proposal: Proposal) -> list[str]:
+def describe_proposal(proposal: Proposal) -> list[str]:
     """Describe the proposal, its derivation, and the options that set it."""
     low, high = proposal.epsilon_2_range
     settled = "" if proposal.is_settled else ": the last one, so more training.rounds may change it"
@@ -152,19 +156,20 @@ def words(proposal: Proposal) -> list[str]:
         f"{proposal.largest_norm:.4g} in epoch {proposal.largest_norm_epoch}",
         f"  epsilon_2 = {proposal.epsilon_2:g}: {EPSILON_2_FACTOR} x epsilon_1; by the rule {low:g} to "
         f"{high:g}",
-        f"  cooldown = {proposal.cooldown}: the epoch after which the loss falls by at most {SETTLED:.0%} of "
+        f"  cooldown = {proposal.cooldown}: the epoch after which the loss falls by at most "
+        f"{SETTLED_SHARE:.0%} of "
         f"its whole decrease{settled}",
         "  " + " ".join(f"algorithm.{key}={value:g}" for key, value in proposal.settings.items()),
     ]
 
 
-def preset_text(config: RunConfig, proposal: Proposal) -> str:
+def format_preset(config: RunConfig, proposal: Proposal) -> str:
     """Format a preset with the proposal, which can be run and whose overrides fit into other presets."""
     training = config.training
     notes = (
         f"From {training.rounds} epochs of {config.name}: {training.optimizer} at {training.learning_rate:g} "
         f"in batches of {training.batch_size}.",
-        *words(proposal),
+        *describe_proposal(proposal),
     )
     preset: dict[str, Any] = {
         "dataset": config.dataset,

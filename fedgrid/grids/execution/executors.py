@@ -9,22 +9,27 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from fedgrid.engine.federation.errors import RunError, is_final
-from fedgrid.engine.runtime.clients.placement import Placement, at_once, most_at_once
+from fedgrid.engine.runtime.clients.placement import Placement, count_most_at_once, count_runs_at_once
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.run.failure import in_one_line
-from fedgrid.engine.runtime.storage.clock import CLOCK, Clock, backoff, pause_until
+from fedgrid.engine.runtime.run.failure import describe_error
+from fedgrid.engine.runtime.storage.clock import CLOCK, Clock, draw_backoff, pause_until
 from fedgrid.grids.execution.run_events import RoundDone, RunEvent, run_to_end
 from fedgrid.grids.planning.start_order import sort_runs
-from fedgrid.grids.ray_cluster.cluster import connected, known_nodes, num_to_place, placements
-from fedgrid.grids.ray_cluster.import_meanwhile import import_meanwhile
-from fedgrid.grids.ray_cluster.nodes import cluster_nodes
+from fedgrid.grids.ray_cluster.background_imports import import_in_thread
+from fedgrid.grids.ray_cluster.cluster import (
+    compute_placements,
+    connect_to_ray,
+    count_concurrent_runs,
+    find_nodes,
+)
+from fedgrid.grids.ray_cluster.nodes import read_cluster_nodes
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
-    from fedgrid.engine.runtime.clients.placement import Node, Request
+    from fedgrid.engine.runtime.clients.placement import Node, PlacementRequest
     from fedgrid.engine.runtime.run.session import Session
-    from fedgrid.grids.display.steps import Steps
+    from fedgrid.grids.display.steps import StepDisplay
     from fedgrid.grids.execution.watch import Watch
     from fedgrid.grids.planning.options import LaunchOptions
     from fedgrid.grids.presets.grid import Grid
@@ -34,14 +39,14 @@ class Executor:
     """Executes runs, in the order that is best for it."""
 
     @contextmanager
-    def started(self, steps: Steps) -> Iterator[None]:
+    def start_resources(self, steps: StepDisplay) -> Iterator[None]:
         """Start what the runs need, for the block of a `with`.
 
         Called once a launch, with the storage's lease already acquired; `steps` shows what is being started.
         """
         yield
 
-    def place(self, runs: Sequence[RunConfig]) -> None:
+    def place_runs(self, runs: Sequence[RunConfig]) -> None:
         """Decide what each of the runs reserves.
 
         Called before the first of them starts, and again when a grid grows.
@@ -50,10 +55,10 @@ class Executor:
             ConfigError: one can never fit.
         """
 
-    def run(self, grid: Grid, runs: Sequence[RunConfig], watch: Watch) -> None:
+    def execute_runs(self, grid: Grid, runs: Sequence[RunConfig], watch: Watch) -> None:
         """Execute runs of a grid that have been placed, to their ends or until the launch is stopped.
 
-        Called after `place`, once for a grid and once more for each grid that it grows to.
+        Called after `place_runs`, once for a grid and once more for each grid that it grows to.
 
         Args:
             grid: the grid of the runs.
@@ -62,7 +67,7 @@ class Executor:
         """
         raise NotImplementedError
 
-    def check(self) -> None:
+    def check_capacity(self) -> None:
         """Check that a run can still start; called when none has been in progress for a minute.
 
         Raises:
@@ -70,13 +75,13 @@ class Executor:
         """
 
 
-class InProcess(Executor):
+class InProcessExecutor(Executor):
     """Executes runs in this process, without Ray, for debuggers and profilers: any run fits."""
 
     def __init__(self, options: LaunchOptions, clock: Clock = CLOCK) -> None:
         self._options, self._clock = options, clock
 
-    def run(self, grid: Grid, runs: Sequence[RunConfig], watch: Watch) -> None:
+    def execute_runs(self, grid: Grid, runs: Sequence[RunConfig], watch: Watch) -> None:
         """Execute runs one after another; retry one that fails after a pause, unless it would fail again.
 
         Raises:
@@ -91,7 +96,7 @@ class InProcess(Executor):
             InProcessPool(),
             options.data_dir,
             write_behind=True,
-            cache=options.cache_of_runs,
+            cache=options.run_cache_options,
             accept_changes=options.accept_changes,
         )
         for config in sort_runs(runs):
@@ -104,17 +109,17 @@ class InProcess(Executor):
         retries = self._options.retries
         for attempt in range(1, retries + 2):
             events = run_to_end(session, config, watch.storage, lambda: watch.stopping, until)
-            error = _run_once(config, _once_on_disk(events, session), watch)
+            error = _run_once(config, _yield_when_on_disk(events, session), watch)
             if error is None:
                 return
             if attempt > retries or is_final(error):
-                watch.fail(config, in_one_line(error), attempt)
+                watch.record_failure(config, describe_error(error), attempt)
                 return
-            watch.retry(config, in_one_line(error), attempt)
-            pause_until(lambda: watch.stopping, backoff(attempt), self._clock)
+            watch.record_retry(config, describe_error(error), attempt)
+            pause_until(lambda: watch.stopping, draw_backoff(attempt), self._clock)
 
 
-class OnRay(Executor):
+class RayExecutor(Executor):
     """Executes runs on a Ray cluster, or on a Ray of this machine alone."""
 
     def __init__(self, todo: Sequence[RunConfig], options: LaunchOptions) -> None:
@@ -126,43 +131,45 @@ class OnRay(Executor):
         self._options = options
         self._places: Mapping[int, Placement] = {}
         self._shares_rounds = options.cache is not None
-        nodes = known_nodes(options.request)
+        nodes = find_nodes(options.request)
         if nodes is not None:
             # Only for its errors: the user learns in a second, rather than after Ray has started, that a run
             # cannot fit. The placements that count are computed when the nodes are known for certain.
-            self._placements(todo, nodes, options.request)
+            self._compute_placements(todo, nodes, options.request)
 
     @contextmanager
-    def started(self, steps: Steps) -> Iterator[None]:
+    def start_resources(self, steps: StepDisplay) -> Iterator[None]:
         """Connect to Ray, or start it."""
-        steps.say("Starting Ray")
+        steps.begin_step("Starting Ray")
         # Starting Ray is mostly waiting: for its own processes.
-        import_meanwhile("fedgrid.grids.execution.tune")
-        with connected():
+        import_in_thread("fedgrid.grids.execution.tune")
+        with connect_to_ray():
             yield
 
-    def place(self, runs: Sequence[RunConfig]) -> None:
+    def place_runs(self, runs: Sequence[RunConfig]) -> None:
         """Decide how many actors the runs have, and what each reserves.
 
         Raises:
             ConfigError: one can never fit.
         """
-        nodes, request = cluster_nodes(), self._options.request
+        nodes, request = read_cluster_nodes(), self._options.request
         if any(node.gpus for node in nodes):
             # Imports torch, which a driver of actors does without.
-            from fedgrid.grids.planning.gpu_share import with_gpu_share
+            from fedgrid.grids.planning.gpu_share import add_gpu_share
 
-            request = with_gpu_share(runs, nodes, request, self._options.data_dir)
-        self._places = self._placements(runs, nodes, request)
+            request = add_gpu_share(runs, nodes, request, self._options.data_dir)
+        self._places = self._compute_placements(runs, nodes, request)
 
-    def run(self, grid: Grid, runs: Sequence[RunConfig], watch: Watch) -> None:
+    def execute_runs(self, grid: Grid, runs: Sequence[RunConfig], watch: Watch) -> None:
         """Execute as many runs side by side as fit."""
         # Importing Ray Tune takes a second.
         from fedgrid.grids.execution.server_trainable import LaunchContext
         from fedgrid.grids.execution.tune import run_trials
 
         # The order matters only if runs share rounds: those that can reuse rounds of another start after it.
-        side_by_side = most_at_once(self._places.values(), cluster_nodes()) if self._shares_rounds else 1
+        side_by_side = (
+            count_most_at_once(self._places.values(), read_cluster_nodes()) if self._shares_rounds else 1
+        )
         runs = sort_runs(runs, max(1, side_by_side))
         context = LaunchContext(
             grid.name,
@@ -172,45 +179,49 @@ class OnRay(Executor):
             self._options,
             watch.lease.token,
             dict(grid.until),
-            active.sources(digest for run in runs for digest in run.plugin_digests),
-            own_images.places(name for run in runs for name in run.own_images),
+            active.list_sources(digest for run in runs for digest in run.plugin_digests),
+            own_images.list_places(name for run in runs for name in run.own_images),
         )
         run_trials(context, watch)
 
-    def _placements(
-        self, runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request
+    def _compute_placements(
+        self, runs: Sequence[RunConfig], nodes: Sequence[Node], request: PlacementRequest
     ) -> Mapping[int, Placement]:
         """Compute the placement for each number of clients among the runs."""
-        return placements(runs, nodes, request, num_to_place(runs, by_shared_prefix=self._shares_rounds))
+        return compute_placements(
+            runs, nodes, request, count_concurrent_runs(runs, by_shared_prefix=self._shares_rounds)
+        )
 
-    def check(self) -> None:
+    def check_capacity(self) -> None:
         """Check that at least one placement still fits on the cluster, which may have lost nodes.
 
         Raises:
             RunError: if none does.
         """
-        nodes = cluster_nodes()
-        if self._places and not any(at_once(placement, nodes) for placement in self._places.values()):
+        nodes = read_cluster_nodes()
+        if self._places and not any(
+            count_runs_at_once(placement, nodes) for placement in self._places.values()
+        ):
             raise RunError(
                 f"the cluster has shrunk to {len(nodes)} nodes, and no run fits on them; add nodes, or "
                 "repeat the command with --clients-per-actor for fewer actors"
             )
 
 
-def _once_on_disk(events: Iterator[RunEvent], session: Session) -> Iterator[RunEvent]:
+def _yield_when_on_disk(events: Iterator[RunEvent], session: Session) -> Iterator[RunEvent]:
     """Yield events, each `RoundDone` only once its round is on disk, which happens while the next ones train.
 
     If the iterator fails, the rounds whose writes succeeded are still yielded before the error is raised.
     """
-    held: deque[tuple[RunEvent, Future[None] | None]] = deque()
+    pending: deque[tuple[RunEvent, Future[None] | None]] = deque()
     try:
         for event in events:
-            held.append((event, session.round_write() if isinstance(event, RoundDone) else None))
+            pending.append((event, session.find_last_write() if isinstance(event, RoundDone) else None))
             # In order: an event never overtakes the round before it.
-            while held and _is_written(held[0][1]):
-                yield held.popleft()[0]
+            while pending and _is_written(pending[0][1]):
+                yield pending.popleft()[0]
     except Exception:
-        yield from (event for event, write in held if write is None or write.exception() is None)
+        yield from (event for event, write in pending if write is None or write.exception() is None)
         raise
 
 
@@ -232,5 +243,5 @@ def _run_once(config: RunConfig, events: Iterator[RunEvent], watch: Watch) -> Ex
             return error
         if event is None:
             return None
-        watch.handle(config, event)
-        watch.tick()
+        watch.handle_event(config, event)
+        watch.check_launch()

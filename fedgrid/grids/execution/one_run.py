@@ -9,27 +9,27 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedgrid.arguments import checked
-from fedgrid.engine.federation.configuration.run_config import PLUGINS, RunConfig
+from fedgrid.arguments import check_arguments
+from fedgrid.engine.federation.configuration.run_config import PLUGINS_KEY, RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.configuration.idle_settings import check_idle, check_keys
-from fedgrid.engine.runtime.data.datasets import default_data_dir, find, image_folder
+from fedgrid.engine.runtime.data.datasets import check_image_folder, default_data_dir, find_dataset
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.planning.checks import check_origins
-from fedgrid.grids.presets.load import load_grid, plain_values
-from fedgrid.grids.presets.read_preset import dotted_key_error
+from fedgrid.grids.presets.load import convert_to_yaml_types, load_grid
+from fedgrid.grids.presets.read_preset import build_dotted_key_error
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.grids.results.study import load, load_run
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study
 
 
-@checked(config="fedgrid.run_grid runs a preset, a file or several runs")
+@check_arguments(config="fedgrid.run_grid runs a preset, a file or several runs")
 def run(
     config: RunConfig | Mapping[str, Any],
     *,
@@ -73,33 +73,33 @@ def run(
         >>> result.rounds, result.scores["clusters"]
         (2, 1)
     """
-    active.use(plugins)
-    images = _images(data_dir)
+    active.use_plugins(plugins)
+    images = _find_data_dir(data_dir)
     if isinstance(config, RunConfig):
-        whole = complete(config.model_dump(exclude={PLUGINS}), images)
+        completed = complete_config(config.model_dump(exclude={PLUGINS_KEY}), images)
     else:
         for key, value in config.items():
             if "." in key:
-                raise dotted_key_error(key, value, "a run")
-        given = plain_values(config)
-        whole = complete(given, images)
+                raise build_dotted_key_error(key, value, "a run")
+        given_values = convert_to_yaml_types(config)
+        completed = complete_config(given_values, images)
         # Only of what the user wrote: a complete configuration names every setting, also those without
         # effect.
-        check_idle(whole, given)
-        check_keys(whole, find(whole.dataset, images))
-    store = _store(storage)
+        check_idle(completed, given_values)
+        check_keys(completed, find_dataset(completed.dataset, images))
+    store = _open_storage(storage)
     # At a URI, another machine may have finished the run meanwhile.
     store.pull_marks()
-    check_origins([whole], store, images, accept=accept_changes)
-    if not is_finished(store, whole):
+    check_origins([completed], store, images, accept=accept_changes)
+    if not is_finished(store, completed):
         session = Session(InProcessPool(), images, accept_changes=accept_changes)
         # Its events are for progress displays. An error ends the iterator, and this call.
-        for _ in run_to_end(session, whole, store, lambda: False):
+        for _ in run_to_end(session, completed, store, lambda: False):
             pass
-    return load_run(whole, store)
+    return load_run(completed, store)
 
 
-@checked()
+@check_arguments()
 def run_grid(
     grid: Mapping[str, Any] | Path | str,
     *,
@@ -156,31 +156,31 @@ def run_grid(
         [('fedavg', 0, 1), ('fedavg', 1, 1)]
     """
     # They import MLflow, which one run does without.
-    from fedgrid.grids.display.plain import PlainConsole
+    from fedgrid.grids.display.plain_console import PlainConsole
     from fedgrid.grids.execution.run import Launcher
     from fedgrid.grids.planning.options import LaunchOptions
 
     if grid == "":
         raise ConfigError("run_grid: grid = '': expected a preset, as in 'quickstart', a YAML file or a dict")
-    active.use(plugins, trust=trust)
-    images, store = _images(data_dir), _store(storage)
+    active.use_plugins(plugins, trust=trust)
+    images, store = _find_data_dir(data_dir), _open_storage(storage)
     loaded = load_grid(str(grid) if isinstance(grid, Path) else grid, {}, [], images, name=name)
     options = LaunchOptions(images, in_process=in_process, by_round=False, accept_changes=accept_changes)
     console = PlainConsole(stderr=True)
     refusal = "" if supersede else "supersede=True accepts that; another name= makes another grid"
-    ended = Launcher(store, options, console).run(loaded, ask=lambda _: refusal)
-    if ended.stopped:
+    result = Launcher(store, options, console).run_unfinished(loaded, confirm=lambda _: refusal)
+    if result.stopped:
         raise KeyboardInterrupt
     study = load(loaded.name, store)
-    asked = {run.run_id for run in loaded.runs}
-    return study.only(run for run in study.runs if run.run_id in asked)
+    requested_ids = {run.run_id for run in loaded.runs}
+    return study.only(run for run in study.runs if run.run_id in requested_ids)
 
 
-def _images(data_dir: Path | str | None) -> Path:
+def _find_data_dir(data_dir: Path | str | None) -> Path:
     """Find the folder of the data sets."""
-    return image_folder(data_dir, "data_dir") if data_dir is not None else default_data_dir().absolute()
+    return check_image_folder(data_dir, "data_dir") if data_dir is not None else default_data_dir().absolute()
 
 
-def _store(storage: Storage | Path | str) -> Storage:
+def _open_storage(storage: Storage | Path | str) -> Storage:
     """Open a storage that is given as a path or URI."""
-    return storage if isinstance(storage, Storage) else Storage.of(storage)
+    return storage if isinstance(storage, Storage) else Storage.from_text(storage)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.display.progress import JsonLines
-from fedgrid.grids.display.summary import print_finished, show
-from fedgrid.grids.display.tables import failure_table
-from fedgrid.grids.execution.launch import launch
+from fedgrid.grids.display.plain_console import print_plain, warn
+from fedgrid.grids.display.progress import JsonEvents
+from fedgrid.grids.display.summary import print_finished, show_summary
+from fedgrid.grids.display.tables import build_failure_table
+from fedgrid.grids.execution.launch import launch_grid
 from fedgrid.grids.following.trackers import Trackers
-from fedgrid.grids.results.axes import naming_keys
+from fedgrid.grids.results.axes import find_naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, trust_times
 from fedgrid.grids.trackers.tracker import TrackedGrid
@@ -36,13 +36,13 @@ class Launcher:
     options: LaunchOptions
     console: Console
 
-    def run(
+    def run_unfinished(
         self,
         grid: Grid,
         only: Sequence[RunConfig] | None = None,
         *,
         shows_scores: bool = False,
-        ask: Callable[[str], str] | None = None,
+        confirm: Callable[[str], str] | None = None,
     ) -> LaunchResult:
         """Run the unfinished runs of a grid, or only some of its runs, and show those that failed.
 
@@ -58,36 +58,37 @@ class Launcher:
             RunError: if the grid as a whole cannot continue.
         """
         storage, options = self.storage, self.options
-        axes = tuple(dict.fromkeys((*grid.varied, *naming_keys(grid.runs))))
+        axes = tuple(dict.fromkeys((*grid.varied, *find_naming_keys(grid.runs))))
         at_uri = storage.uri is not None and not options.in_process
         tracked = TrackedGrid(grid.name, storage, axes, text=grid.text, at_uri=at_uri)
         trackers = Trackers(tracked, warn, options.trackers)
         storage.pull_marks()
         chosen = grid.runs if only is None else only
-        GridFolder(storage, grid.name).check_source(grid, ask)
+        GridFolder(storage, grid.name).check_source(grid, confirm)
         with trust_times(storage):
-            todo, done = self._left_of(chosen)
-            result = launch(grid, todo, done, storage, options, trackers, self.console)
+            todo, done = self._split_by_finished(chosen)
+            result = launch_grid(grid, todo, done, storage, options, trackers, self.console)
             if options.as_json:
                 print_finished(done, storage, grid.varied)
             elif shows_scores:
-                where = trackers.lines()
-                show(grid, storage, where, result.failures, result.tally, self.console)
+                where = trackers.collect_lines()
+                show_summary(grid, storage, where, result.failures, result.tally, self.console)
             elif result.failures:
-                self.console.print(failure_table(result.failures))
+                self.console.print(build_failure_table(result.failures))
             return result
 
-    def plan(self, grid: Grid) -> None:
-        """Print what `run` would do with a grid, after the same checks.
+    def print_plan(self, grid: Grid) -> None:
+        """Print what `run_unfinished` would do with a grid, after the same checks.
 
         Raises:
-            ConfigError, DataError, RunError: as `run` before anything is written, and as `show_plan`.
+            ConfigError, DataError, RunError: as `run_unfinished` before anything is written, and as
+            `show_plan`.
         """
         storage, options = self.storage, self.options
         storage.pull_marks()
         GridFolder(storage, grid.name).check_source(grid)
         with trust_times(storage):
-            todo, done = self._left_of(grid.runs)
+            todo, done = self._split_by_finished(grid.runs)
             # Only to check that each tracker exists and can be reached, as a launch does.
             Trackers(TrackedGrid(grid.name, storage), warn, options.trackers)
             # Imports torch, which a driver of actors does without.
@@ -95,17 +96,17 @@ class Launcher:
 
             show_plan(grid, todo, done, storage, options, self.console)
 
-    def event(self, name: str, **details: object) -> None:
+    def print_event(self, name: str, **details: object) -> None:
         """Print an event that belongs to no single run; does nothing unless the output is JSON."""
         if self.options.as_json:
-            JsonLines().event(name, **details)
+            JsonEvents().print_event(name, **details)
 
-    def say(self, *lines: str) -> None:
+    def print_lines(self, *lines: str) -> None:
         """Print lines of text, unless the output is JSON."""
         for line in lines if not self.options.as_json else ():
             print_plain(self.console, line)
 
-    def _left_of(self, runs: Sequence[RunConfig]) -> tuple[list[RunConfig], list[RunConfig]]:
+    def _split_by_finished(self, runs: Sequence[RunConfig]) -> tuple[list[RunConfig], list[RunConfig]]:
         """Split runs into those that are to be done and those that are finished."""
         todo = [run for run in runs if self.options.fresh or not is_finished(self.storage, run)]
         waiting = {run.run_id for run in todo}

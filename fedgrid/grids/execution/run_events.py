@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import FedgridError, RunError
-from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
+from fedgrid.engine.runtime.plugins.run_algorithm import build_algorithm
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.outcome import write_scores
@@ -66,7 +66,7 @@ def run_to_end(
     session: "Session",
     config: RunConfig,
     storage: Storage,
-    stop_asked: Callable[[], bool],
+    should_stop: Callable[[], bool],
     until: int | None = None,
 ) -> Iterator[RunEvent]:
     """Run the remaining rounds of a run: all of them, up to round `until`, or until a stop is requested.
@@ -84,12 +84,12 @@ def run_to_end(
     Raises:
         FedgridError: if the run cannot go on. The rounds on disk remain valid.
     """
-    with _logged(config, storage):
-        message = algorithm_of(config).message()
+    with _log_errors(config, storage):
+        message = build_algorithm(config).message()
         encoder = None if RunFolder(storage, config).rounds_done or message is None else message.encoder
-    if encoder is not None and encoder.words:
-        yield RunPreparing(encoder.words)
-    with _logged(config, storage):
+    if encoder is not None and encoder.training_summary:
+        yield RunPreparing(encoder.training_summary)
+    with _log_errors(config, storage):
         # Reads the last valid state, possibly one of fewer rounds than are recorded: a damaged state is set
         # aside.
         rounds_done = session.open(config, storage)
@@ -97,22 +97,22 @@ def run_to_end(
     for number in range(rounds_done + 1, config.training.rounds + 1):
         if config.training.stop_after is not None and RunFolder(storage, config).is_done:
             break
-        if storage.patiently(stop_asked) or number > (until or number):
+        if storage.retry_call(should_stop) or number > (until or number):
             # Rounds are written while the next one trains: the last writes must end before the run counts as
             # stopped.
-            session.settle()
+            session.wait_for_writes()
             yield RunStopped()
             return
         record = session.next_round()
         yield RoundDone(number, record.timing)
-    with _logged(config, storage):
+    with _log_errors(config, storage):
         # A run counts as finished once its scores are there, so they come last.
         write_scores(config, storage)
     yield RunFinished()
 
 
 @contextmanager
-def _logged(config: RunConfig, storage: Storage) -> Iterator[None]:
+def _log_errors(config: RunConfig, storage: Storage) -> Iterator[None]:
     """Write an unexpected error of the block to the run's log, as a session does for its rounds."""
     try:
         yield

@@ -16,25 +16,25 @@ from ray import tune
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import RunError, is_final
-from fedgrid.engine.runtime.clients.ray_pool import RayPool, pool_of_server
+from fedgrid.engine.runtime.clients.ray_pool import RayPool, create_server_pool
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.leases.driver import check_driver
 from fedgrid.engine.runtime.leases.processes import NEW_OBJECTS
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.plugin import PluginSource
-from fedgrid.engine.runtime.run.failure import in_one_line
-from fedgrid.engine.runtime.storage.clock import CLOCK, backoff
+from fedgrid.engine.runtime.run.failure import describe_error
+from fedgrid.engine.runtime.storage.clock import CLOCK, draw_backoff
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import RunEvent, RunFailed, RunFinished, RunStopped, run_to_end
 from fedgrid.grids.planning.options import LaunchOptions
-from fedgrid.grids.ray_cluster.import_meanwhile import import_meanwhile
+from fedgrid.grids.ray_cluster.background_imports import import_in_thread
 from fedgrid.grids.results.grid_folder import GridFolder
 
 if TYPE_CHECKING:
     from fedgrid.engine.runtime.clients.placement import Placement
     from fedgrid.engine.runtime.run.session import Session
 
-Item: TypeAlias = tuple[RunEvent | BaseException, Future[None] | None]
+QueueItem: TypeAlias = tuple[RunEvent | BaseException, Future[None] | None]
 """An event, or the error that ends them, and the write that must have ended before it is reported."""
 
 
@@ -58,11 +58,11 @@ class LaunchContext:
     """Plugins that the runs name; default: none."""
     images: own_images.Places = field(default_factory=dict)
     """Where the user's own images are that the runs name; default: none."""
-    gather: float = 0.5
+    gather_seconds: float = 0.5
     """Seconds from a run's first event to its report, default 0.5: each report is a step of Tune, which costs
     driver, raylet and server milliseconds. The end of a run is reported at once."""
 
-    def placement(self, index: int) -> "Placement":
+    def find_placement(self, index: int) -> "Placement":
         """Find the placement of run `index`."""
         return self.placements[self.runs[index].clients]
 
@@ -106,52 +106,52 @@ class ServerTrainable(tune.Trainable):
         """
         try:
             if self._events is None:
-                run = self._run()
+                run = self._start_run()
                 assert self._server is not None
-                self._events = EventReader(run, self._server.round_write, self._context.gather)
-            events = self._events.read()
+                self._events = EventReader(run, self._server.find_last_write, self._context.gather_seconds)
+            events = self._events.read_events()
         except Exception as error:
             if not is_final(error):
-                raise RunError(in_one_line(error)) from error
-            events = [RunFailed(in_one_line(error))]
+                raise RunError(describe_error(error)) from error
+            events = [RunFailed(describe_error(error))]
         return {"events": events, "done": isinstance(events[-1], RunFinished | RunStopped | RunFailed)}
 
-    def _run(self) -> Iterator[RunEvent]:
+    def _start_run(self) -> Iterator[RunEvent]:
         """Start the run: connect to its clients if this is the actor's first, and return its events."""
         context = self._context
-        own_images.know(context.images)
+        own_images.register_places(context.images)
         if self._failures:
             # Longer each time: what made it fail, such as a full disk, may pass.
-            CLOCK.pause(backoff(self._failures))
+            CLOCK.pause(draw_backoff(self._failures))
         # After the pause: another driver may have taken over the storage meanwhile, and started this very
         # run.
         check_driver(context.storage, context.token)
         run = context.runs[self._index]
         if self._server is None:
-            placement = context.placement(self._index)
-            pool = self._pool = pool_of_server(placement)
+            placement = context.find_placement(self._index)
+            pool = self._pool = create_server_pool(placement)
             gc.disable()  # What is imported stays: to look through it for garbage takes half a second.
             # What clustering and the run's scores need.
-            import_meanwhile("sklearn.metrics", "sklearn.cluster")
+            import_in_thread("sklearn.metrics", "sklearn.cluster")
             # Imports torch, while the client actors do. The driver, which imports this module, needs none.
             from fedgrid.engine.runtime.run.session import Session
 
             gc.freeze()
             gc.enable()
-            active.know(context.plugins)
+            active.register_sources(context.plugins)
             self._server = Session(
                 pool,
                 context.options.data_dir,
                 threads=placement.num_actors,
                 # A round is written while the next one trains; `EventReader` reports it once it is on disk.
                 write_behind=True,
-                cache=context.options.cache_of_runs,
+                cache=context.options.run_cache_options,
                 accept_changes=context.options.accept_changes,
             )
-        stop_asked = GridFolder(context.storage, context.grid).stop_asked
+        should_stop = GridFolder(context.storage, context.grid).is_stop_requested
         if isinstance(self._pool, RayPool):
-            self._pool.run = f"{run.name}-{run.run_id}"
-        return run_to_end(self._server, run, context.storage, stop_asked, context.until.get(run.run_id))
+            self._pool.run_name = f"{run.name}-{run.run_id}"
+        return run_to_end(self._server, run, context.storage, should_stop, context.until.get(run.run_id))
 
 
 class EventReader:
@@ -164,7 +164,7 @@ class EventReader:
         self,
         events: Iterator[RunEvent],
         writing: Callable[[], Future[None] | None] = lambda: None,
-        gather: float = 0.0,
+        gather_seconds: float = 0.0,
     ) -> None:
         """Start the thread.
 
@@ -173,26 +173,26 @@ class EventReader:
             writing: returns the write of the latest round, None if it is on disk.
             gather: seconds, as in `LaunchContext`.
         """
-        self._gather = gather
-        self._queue: SimpleQueue[Item] = SimpleQueue()
-        self._first: Item | None = None
+        self._gather = gather_seconds
+        self._queue: SimpleQueue[QueueItem] = SimpleQueue()
+        self._first: QueueItem | None = None
         """Item that was read from the queue, but not returned yet."""
         self._ended = Event()
-        Thread(target=self._fill, args=(events, writing), daemon=True).start()
+        Thread(target=self._fill_queue, args=(events, writing), daemon=True).start()
 
-    def read(self) -> list[RunEvent]:
-        """Read the events of `gather` seconds from the first one on, or up to the end of the run.
+    def read_events(self) -> list[RunEvent]:
+        """Read the events of `gather_seconds` seconds from the first one on, or up to the end of the run.
 
         Raises:
             BaseException: what the iterator raised, once the events before it have been read.
         """
         read: list[RunEvent] = []
         # 1. Wait for the first event, then as long as events are gathered.
-        self._first = self._next(wait=True)
+        self._first = self._take_next(wait=True)
         self._ended.wait(self._gather)
         # 2. Return what is there, up to the first round that is not on disk yet or the first error: both are
         # left for the next call, so that events come before the error that follows them.
-        while (item := self._next(wait=not read)) is not None:
+        while (item := self._take_next(wait=not read)) is not None:
             event, write = item
             if isinstance(event, BaseException):
                 self._first = item
@@ -207,7 +207,7 @@ class EventReader:
                 read.append(event)
         return read
 
-    def _next(self, *, wait: bool) -> Item | None:
+    def _take_next(self, *, wait: bool) -> QueueItem | None:
         """Take the item left over, or the queue's next; None without `wait` if there is none."""
         if self._first is not None:
             item, self._first = self._first, None
@@ -217,7 +217,7 @@ class EventReader:
         except Empty:
             return None
 
-    def _fill(self, events: Iterator[RunEvent], writing: Callable[[], Future[None] | None]) -> None:
+    def _fill_queue(self, events: Iterator[RunEvent], writing: Callable[[], Future[None] | None]) -> None:
         """Put all events, and the error that ends them, into the queue; runs in the thread."""
         try:
             for event in events:

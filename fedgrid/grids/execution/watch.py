@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
-from fedgrid.grids.display.plain import warn
+from fedgrid.engine.runtime.run.run_folder import RunFolder, build_folder_path
+from fedgrid.grids.display.plain_console import warn
 from fedgrid.grids.execution.run_events import RoundDone, RunEvent, RunFinished, RunPreparing, RunStarted
 from fedgrid.grids.results.runs import failed_run, finished_run
 from fedgrid.tracking.records import RecordsError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.runtime.leases.lease import Lease
     from fedgrid.engine.runtime.storage.storage import Storage
-    from fedgrid.grids.display.progress import Bars, JsonLines, Lines
+    from fedgrid.grids.display.progress import JsonEvents, ProgressBars, ProgressLines
     from fedgrid.grids.display.tally import Tally
     from fedgrid.grids.results.grid_folder import GridFolder
     from fedgrid.grids.round_cache.retention import Retention
@@ -55,7 +55,7 @@ class Watch:
     folder: GridFolder
     storage: Storage
     tally: Tally
-    view: Bars | Lines | JsonLines
+    view: ProgressBars | ProgressLines | JsonEvents
     lease: Lease
     retention: Retention | None = None
     """Evicts cached states that no run needs any more; default None: all are kept."""
@@ -67,7 +67,7 @@ class Watch:
 
     def __post_init__(self) -> None:
         """Start all clocks now."""
-        self._ticked = self._busy = self._wrote = self.now()
+        self._checked_at = self._busy_at = self._wrote_at = self.now()
         self._scores: dict[str, Mapping[int, Mapping[str, Any]]] = {}
         """Run id -> round -> scores, as they were last read: rounds come in groups, and one read gets them
         all."""
@@ -77,13 +77,13 @@ class Watch:
         """Whether a stop was requested and no run is in progress any more."""
         return self.stopping and not self.tally.running
 
-    def handle(self, config: RunConfig, event: RunEvent) -> None:
+    def handle_event(self, config: RunConfig, event: RunEvent) -> None:
         """Count an event of a run, and show it."""
         match event:
             case RunPreparing(encoder):
-                self.view.prepare(config, encoder)
+                self.view.show_encoder(config, encoder)
             case RunStarted(rounds_done):
-                again = self.tally.start(config, rounds_done)
+                again = self.tally.count_start(config, rounds_done)
                 if again:
                     # A table or a state is damaged. The run has set it aside.
                     first, last = rounds_done + 1, rounds_done + again
@@ -93,41 +93,41 @@ class Watch:
                         else f"rounds {first} to {last} were stored and are"
                     )
                     warn(f"{config.name}: {what} computed again; log.txt in its folder says why")
-                self.view.start(config, rounds_done)
+                self.view.show_start(config, rounds_done)
             case RoundDone(number, timing):
-                self.tally.round(config, number, timing)
-                self.view.round(config, number, self._scores_of(config, number))
+                self.tally.count_round(config, number, timing)
+                self.view.show_round(config, number, self._read_scores(config, number))
             case RunFinished():
-                self._fetch(config)
-                self.tally.finish(config)
+                self._pull_files(config)
+                self.tally.count_finish(config)
                 self._scores.pop(config.run_id, None)
-                run = self.storage.patiently(lambda: finished_run(config, self.storage))
-                self.view.finish(config, run)
+                run = self.storage.retry_call(lambda: finished_run(config, self.storage))
+                self.view.show_result(config, run)
                 if self.retention is not None:
                     # After the scores are on disk: a run that is still unfinished there may need its states
                     # again.
-                    self.retention.finish(config)
+                    self.retention.finish_run(config)
             case _:
                 # Stopped: its rounds are pulled too, so that `show` and `report` have them here.
-                self._fetch(config)
-                self.tally.leave(config)
-                self.view.stop(config)
+                self._pull_files(config)
+                self.tally.count_stop(config)
+                self.view.show_stop(config)
 
-    def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
+    def record_retry(self, config: RunConfig, cause: str, attempt: int) -> None:
         """Report that a run failed and is retried."""
-        self.tally.leave(config)
-        self.view.retry(config, cause, attempt)
+        self.tally.count_stop(config)
+        self.view.show_retry(config, cause, attempt)
 
-    def fail(self, config: RunConfig, cause: str, attempts: int) -> None:
+    def record_failure(self, config: RunConfig, cause: str, attempts: int) -> None:
         """Record the cause of a run's failure in its folder; the other runs continue."""
-        self._fetch(config)
-        self.tally.fail(config)
-        run = self.storage.patiently(lambda: failed_run(config, self.storage, cause))
+        self._pull_files(config)
+        self.tally.count_failure(config)
+        run = self.storage.retry_call(lambda: failed_run(config, self.storage, cause))
         self.failures.append(run)
-        self.storage.patiently(lambda: RunFolder(self.storage, config).fail(cause, attempts))
-        self.view.finish(config, run)
+        self.storage.retry_call(lambda: RunFolder(self.storage, config).mark_failed(cause, attempts))
+        self.view.show_result(config, run)
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """Stop every run after its current round, and start no other.
 
         Raises:
@@ -135,10 +135,10 @@ class Watch:
         """
         # Before the storage is written: its retries end early once the launch is stopping.
         self.stopping = True
-        self.storage.patiently(self.folder.ask_to_stop)
-        self.view.stopping()
+        self.storage.retry_call(self.folder.request_stop)
+        self.view.announce_stop()
 
-    def tick(self) -> None:
+    def check_launch(self) -> None:
         """Check the launch as a whole, at most once a second; called after every event and by Tune's loop.
 
         Raises:
@@ -146,27 +146,27 @@ class Watch:
                 cannot be reached for minutes.
         """
         now = self.now()
-        if now - self._ticked < TICK_SECONDS:
+        if now - self._checked_at < TICK_SECONDS:
             return
-        self._ticked = now
-        self.lease.check()
+        self._checked_at = now
+        self.lease.check_ownership()
         # `fedgrid stop` in another process requests a stop through the storage.
-        self.stopping = self.stopping or self.storage.patiently(self.folder.stop_asked)
+        self.stopping = self.stopping or self.storage.retry_call(self.folder.is_stop_requested)
         if self.tally.running:
-            self._busy = now
-        elif now - self._busy > IDLE_SECONDS:
-            self._busy = now
+            self._busy_at = now
+        elif now - self._busy_at > IDLE_SECONDS:
+            self._busy_at = now
             self.check_cluster()
-        self.view.tally(self.tally)
-        if now - self._wrote >= WRITE_SECONDS:
-            self._wrote = now
+        self.view.show_tally(self.tally)
+        if now - self._wrote_at >= WRITE_SECONDS:
+            self._wrote_at = now
             self.write_progress()
 
     def write_progress(self) -> None:
         """Write the grid's progress, for `fedgrid status`."""
-        self.storage.patiently(lambda: self.folder.write_progress(self.tally.as_dict()))
+        self.storage.retry_call(lambda: self.folder.write_progress(self.tally.as_dict()))
 
-    def _scores_of(self, config: RunConfig, number: int) -> Mapping[str, Any]:
+    def _read_scores(self, config: RunConfig, number: int) -> Mapping[str, Any]:
         """Read the scores of a round for the screen.
 
         Empty if the view shows none, or if the round cannot be read here yet: on a storage behind a URI the
@@ -176,11 +176,11 @@ class Watch:
             return {}
         if number not in self._scores.get(config.run_id, {}):
             with suppress(RecordsError):
-                read = score_rounds(folder_of(self.storage.root, config), number - 1)
+                read = score_rounds(build_folder_path(self.storage.root, config), number - 1)
                 self._scores[config.run_id] = dict(read)
         return self._scores.get(config.run_id, {}).get(number, {})
 
-    def _fetch(self, config: RunConfig) -> None:
+    def _pull_files(self, config: RunConfig) -> None:
         """Pull a run's files, except its large states, from a storage behind a URI."""
-        folder = folder_of(self.storage.root, config).name
+        folder = build_folder_path(self.storage.root, config).name
         self.storage.pull(folder, skip=("state-",))

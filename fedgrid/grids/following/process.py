@@ -24,7 +24,7 @@ from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.plugin import PluginSource
 from fedgrid.grids.following.follow import FollowedLaunch, Follower
 from fedgrid.grids.following.registry import BUILT_IN
-from fedgrid.grids.following.session import End
+from fedgrid.grids.following.session import LaunchEnd
 
 NICENESS = 5
 """Priority of the process: training comes first."""
@@ -48,24 +48,24 @@ class TrackerProcess:
             text=True,
         )
 
-    def follow(
-        self, launch: FollowedLaunch, plugins: Sequence[PluginSource], of_tracker: Sequence[str]
+    def send_launch(
+        self, launch: FollowedLaunch, plugins: Sequence[PluginSource], tracker_digests: Sequence[str]
     ) -> None:
         """Send what to follow.
 
         Args:
             launch: The launch.
             plugins: Plugins of the runs and of the tracker, with their code.
-            of_tracker: Digests of the plugins of the tracker.
+            tracker_digests: Digests of the plugins of the tracker.
         """
         code = [[one.name, one.digest, one.code and one.code.decode()] for one in plugins]
-        self._send({"launch": launch.as_json(), "plugins": code, "of_tracker": list(of_tracker)})
+        self._send_line({"launch": launch.as_json(), "plugins": code, "of_tracker": list(tracker_digests)})
 
-    def end(self, end: End) -> None:
+    def send_end(self, end: LaunchEnd) -> None:
         """Send how the launch has ended."""
-        self._send({"status": end.status, "files": [*map(str, end.files)], "counts": dict(end.counts)})
+        self._send_line({"status": end.status, "files": [*map(str, end.files)], "counts": dict(end.counts)})
 
-    def messages(self) -> Iterator[tuple[str, str]]:
+    def read_messages(self) -> Iterator[tuple[str, str]]:
         """Yield messages of the process by kind and text, until it ends."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
@@ -78,7 +78,7 @@ class TrackerProcess:
         self._process.kill()
         self._process.wait()
 
-    def _send(self, value: object) -> None:
+    def _send_line(self, value: object) -> None:
         """Write one line of JSON to the process."""
         assert self._process.stdin is not None
         # A broken pipe means that the process has died, which the end of its messages shows too.
@@ -97,29 +97,29 @@ def main(tracker: str, orders: IO[str], answers: IO[str]) -> None:
     """
     lines: SimpleQueue[str] = SimpleQueue()
 
-    def listen() -> None:
+    def read_orders() -> None:
         """Pass lines of the driver on, and end this process with the driver."""
         for line in orders:
             lines.put(line)
         # A daemon thread cannot end the process by an exception, and the main thread may hang in a request.
         os._exit(0)  # The driver has ended, whatever this process is waiting for.
 
-    def say(kind: str, text: str) -> None:
+    def send_message(kind: str, text: str) -> None:
         """Write a message to the driver."""
         print(json.dumps([kind, text]), file=answers, flush=True)
 
-    def wait(seconds: float) -> End | None:
+    def wait_for_end(seconds: float) -> LaunchEnd | None:
         """Wait for the end of the launch."""
         with suppress(Empty):
             end = json.loads(lines.get(timeout=seconds))
-            return End(end["status"], [*map(Path, end["files"])], end["counts"])
+            return LaunchEnd(end["status"], [*map(Path, end["files"])], end["counts"])
         return None
 
-    def activate(config: RunConfig) -> None:
+    def activate_plugins(config: RunConfig) -> None:
         """Put the plugins of a run into use."""
-        active.activate(config.plugin_digests)
+        active.activate_plugins(config.plugin_digests)
 
-    Thread(target=listen, daemon=True).start()
+    Thread(target=read_orders, daemon=True).start()
     # Imported objects stay: collecting garbage among them again and again takes a second.
     gc.disable()
     # An import that fails is reported when the tracker is made, where errors have a message and a retry.
@@ -130,14 +130,18 @@ def main(tracker: str, orders: IO[str], answers: IO[str]) -> None:
     gc.freeze()
     gc.enable()
     # The driver waits longer for a process that has not started than for one that is silent later.
-    say("ready", "")
+    send_message("ready", "")
     # The driver sends this once the launch is planned. Until then the imports above run while Ray starts.
     order = json.loads(lines.get())
-    active.know(PluginSource(name, digest, code and code.encode()) for name, digest, code in order["plugins"])
+    active.register_sources(
+        PluginSource(name, digest, code and code.encode()) for name, digest, code in order["plugins"]
+    )
     # The plugin of the tracker itself must be in use before `Follower` looks the tracker up by name.
-    active.activate(order["of_tracker"])
-    Follower(FollowedLaunch.from_json(order["launch"]), say, activate).run(wait)
-    say("done", "")
+    active.activate_plugins(order["of_tracker"])
+    Follower(FollowedLaunch.from_json(order["launch"]), send_message, activate_plugins).follow_launch(
+        wait_for_end
+    )
+    send_message("done", "")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from fedgrid.engine.federation.errors import ConfigError, unknown
+from fedgrid.engine.federation.errors import ConfigError, unknown_name_error
 from fedgrid.engine.runtime.plugins.active import TRACKERS
 from fedgrid.grids.planning.options import NO_TRACKER
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
@@ -25,5 +25,5 @@ def find_tracker(name: str) -> type[Tracker]:
         raise ConfigError(f"tracker '{name}' is both of fedgrid and of a plugin; give yours another name")
     trackers: Mapping[str, type[Tracker]] = {**BUILT_IN, **TRACKERS}
     if name not in trackers:
-        raise unknown("tracker", name, [*trackers, NO_TRACKER])
+        raise unknown_name_error("tracker", name, [*trackers, NO_TRACKER])
     return trackers[name]

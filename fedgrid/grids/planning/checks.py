@@ -9,30 +9,30 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedgrid.engine.federation.before_training.setup import deal
+from fedgrid.engine.federation.before_training.setup import deal_images
 from fedgrid.engine.federation.data.names import has_target
-from fedgrid.engine.federation.dealing.holdouts import server_sets
-from fedgrid.engine.federation.errors import ConfigError, DataError, unknown
+from fedgrid.engine.federation.dealing.holdouts import build_server_sets
+from fedgrid.engine.federation.errors import ConfigError, DataError, unknown_name_error
 from fedgrid.engine.runtime.configuration.conditions import is_own_model
-from fedgrid.engine.runtime.data.datasets import digest_of_dataset, find, is_here, load
-from fedgrid.engine.runtime.data.partition_files import with_file
+from fedgrid.engine.runtime.data.datasets import find_dataset, find_dataset_digest, is_here, load_dataset
+from fedgrid.engine.runtime.data.partition_files import add_partition
 from fedgrid.engine.runtime.integrity.made_with import (
     ACCEPT,
     IMAGES,
     check_images,
-    differing,
-    made_with,
-    parts_of,
+    collect_made_with,
+    describe_differences,
+    load_parts,
 )
-from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
-from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
-from fedgrid.engine.runtime.run.shorter import shorter_run
-from fedgrid.engine.runtime.storage.format import DamagedFile, next_step
-from fedgrid.grids.display.plain import warn
-from fedgrid.grids.planning.images import expected_images, image_notes, repeats_in, split_notes
+from fedgrid.engine.runtime.plugins.run_algorithm import build_algorithm
+from fedgrid.engine.runtime.run.run_folder import RunFolder, build_folder_path
+from fedgrid.engine.runtime.run.shorter_runs import find_shorter_run
+from fedgrid.engine.runtime.storage.format import DamagedFile, describe_next_step
+from fedgrid.grids.display.plain_console import warn
+from fedgrid.grids.planning.images import estimate_images, find_image_notes, find_split_notes, number_repeats
 from fedgrid.grids.results.grid_folder import list_grids
-from fedgrid.grids.results.imported import check_imported, grid_of, import_lines
-from fedgrid.grids.results.outcome import damage
+from fedgrid.grids.results.import_marks import check_imported, describe_imports, read_import_grid
+from fedgrid.grids.results.outcome import find_damage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.federation.data.images import Pair
     from fedgrid.engine.runtime.storage.storage import Storage
-    from fedgrid.grids.display.steps import Steps
+    from fedgrid.grids.display.steps import StepDisplay
     from fedgrid.grids.planning.options import LaunchOptions
 
 
-def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
+def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: StepDisplay) -> None:
     """Download missing images and draw every split once, so that errors appear before the first run.
 
     Warn of what may surprise in the user's own images and splits.
@@ -64,36 +64,38 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
     pairs: dict[str, Pair] = {}
     repeats: dict[str, NDArray[np.int64] | None] = {}
     for name in dict.fromkeys(run.dataset for run in runs):
-        pool, server = load(name, data_dir)
-        for note in image_notes(name, (pool, server), data_dir):
+        pool, server = load_dataset(name, data_dir)
+        for note in find_image_notes(name, (pool, server), data_dir):
             warn(note)
         # Only labels and subjects are needed to draw splits. The pixels of all data sets together may not fit
         # in memory.
-        pairs[name], repeats[name] = (pool.without_pixels(), server), repeats_in(name, pool)
+        pairs[name], repeats[name] = (pool.without_pixels(), server), number_repeats(name, pool)
     # Runs that differ only in algorithm or training have the same split, which is drawn once.
     splits = {(run.scenario, run.seed, run.split): run for run in runs}
-    steps.say("Checking the splits")
+    steps.begin_step("Checking the splits")
     for number, run in enumerate(splits.values()):
-        steps.count(number, len(splits))
+        steps.show_count(number, len(splits))
         # Refuses a number of clients for which there are too few images, before images are dealt to them.
-        expected_images(run, find(run.dataset, data_dir))
-        pair = with_file(pairs[run.dataset], run.split)
-        partition = deal(run, pair, find(run.dataset, data_dir).num_classes)
-        for note in split_notes(run, repeats[run.dataset], pair[0].subjects, partition):
+        estimate_images(run, find_dataset(run.dataset, data_dir))
+        pair = add_partition(pairs[run.dataset], run.split)
+        partition = deal_images(run, pair, find_dataset(run.dataset, data_dir).num_classes)
+        for note in find_split_notes(run, repeats[run.dataset], pair[0].subjects, partition):
             warn(note)
-        server_sets(pairs[run.dataset][1], run.split, run.root_seed)
+        build_server_sets(pairs[run.dataset][1], run.split, run.root_seed)
 
 
-def output_notes(runs: Sequence[RunConfig], data_dir: Path) -> list[str]:
+def find_output_notes(runs: Sequence[RunConfig], data_dir: Path) -> list[str]:
     """Describe in one line each own model that returns probabilities where logits are expected."""
     notes: dict[str | None, None] = {}
     for run in runs:
         if is_own_model(run.model) and not has_target(run.dataset):
-            from fedgrid.engine.runtime.configuration.own_models import note_on_outputs  # Imports torch.
+            from fedgrid.engine.runtime.configuration.own_models import (
+                explain_probabilities,  # Imports torch.
+            )
 
-            dataset = find(run.dataset, data_dir)
-            of_model = run.model, dataset.inputs, dataset.num_classes
-            notes[note_on_outputs(*of_model, run.plugin_digests)] = None
+            dataset = find_dataset(run.dataset, data_dir)
+            model_facts = run.model, dataset.inputs, dataset.num_classes
+            notes[explain_probabilities(*model_facts, run.plugin_digests)] = None
     return [note for note in notes if note]
 
 
@@ -117,7 +119,9 @@ def check_stored(
     """
     for name in options.imported:
         if name not in (grids := list_grids(storage)):
-            raise ConfigError(f"--imported {name}: {unknown('grid', name, grids or ['none in the storage'])}")
+            raise ConfigError(
+                f"--imported {name}: {unknown_name_error('grid', name, grids or ['none in the storage'])}"
+            )
     if todo:
         storage.check_rights()
     # A launch that computes nothing cannot add rounds to a run of another configuration.
@@ -139,15 +143,15 @@ def check_damaged(runs: Sequence[RunConfig], storage: Storage) -> None:
         ConfigError: one is of another configuration, or was imported: it is not computed here.
     """
     for run in runs:
-        folder = folder_of(storage.root, run)
-        if folder.is_dir() and (grid := grid_of(folder)) is not None:
+        folder = build_folder_path(storage.root, run)
+        if folder.is_dir() and (grid := read_import_grid(folder)) is not None:
             raise ConfigError(
                 f"{run.name} was imported as {grid}, and its files are damaged or not all there: import its "
                 "bundle again, or --fresh computes it"
             )
-        if damaged := damage(storage, run):
+        if damaged := find_damage(storage, run):
             RunFolder(storage, run).check_config()
-            warn(next_step(damaged, f"it is set aside, and {run.name} is run again"))
+            warn(describe_next_step(damaged, f"it is set aside, and {run.name} is run again"))
 
 
 def check_origins(
@@ -181,7 +185,7 @@ def check_origins(
             allowed.
         OtherVersion: a newer fedgrid made them.
     """
-    folders = [folder_of(storage.root, run) for run in runs]
+    folders = [build_folder_path(storage.root, run) for run in runs]
     if imported is not None:
         check_imported(folders, imported)
     digests: dict[str, str | None] = {}
@@ -189,7 +193,7 @@ def check_origins(
     for run in runs:
         # A damaged file is reported where the run is read or opened.
         with suppress(DamagedFile):
-            for difference in _differences(run, storage, data_dir, digests):
+            for difference in _find_differences(run, storage, data_dir, digests):
                 changed.setdefault(difference, []).append(run.name)
     notes = [
         f"{difference}: {names[0] if len(names) == 1 else f'{len(names)} runs, the first {names[0]}'}"
@@ -197,10 +201,10 @@ def check_origins(
     ]
     if notes and not accept:
         raise ConfigError(f"{'; '.join(notes)}; {ACCEPT}")
-    return [*notes, *(import_lines(folders) if imported else [])]
+    return [*notes, *(describe_imports(folders) if imported else [])]
 
 
-def rounds_left(
+def count_rounds_left(
     runs: Sequence[RunConfig], storage: Storage, options: LaunchOptions
 ) -> tuple[list[tuple[RunConfig, int]], int]:
     """Count the rounds that each run still has to compute, and the rounds reused from shorter runs.
@@ -217,34 +221,34 @@ def rounds_left(
             runs that differ only in having fewer rounds.
     """
     takes_rounds = options.cache is not None and not options.fresh
-    left, taken = [], 0
+    left, reused = [], 0
     digests: dict[str, str | None] = {}
     for run in runs:
         folder = RunFolder(storage, run)
         done = run.training.rounds if folder.is_done else folder.rounds_done
-        if not done and takes_rounds and (shorter := shorter_run(run, storage)) is not None:
+        if not done and takes_rounds and (shorter := find_shorter_run(run, storage)) is not None:
             with suppress(DamagedFile, DataError):
                 # A launch does not reuse rounds that were made with other code, so the plan must not count
                 # them.
-                if not _differences(shorter[0], storage, options.data_dir, digests):
+                if not _find_differences(shorter[0], storage, options.data_dir, digests):
                     done = shorter[1]
-                    taken += done
+                    reused += done
         left.append((run, run.training.rounds - done))
-    return left, taken
+    return left, reused
 
 
-def _differences(
+def _find_differences(
     run: RunConfig, storage: Storage, data_dir: Path, digests: dict[str, str | None]
 ) -> list[str]:
     """Describe what has changed since a run was made; `digests` caches those of data sets."""
-    parts = parts_of(folder_of(storage.root, run))
+    parts = load_parts(build_folder_path(storage.root, run))
     if not parts:
         return []
     # The last part alone: changes between earlier parts were accepted when they happened.
     before = parts[-1].made_with
     if run.dataset not in digests:
         here = is_here(run.dataset, data_dir)
-        digests[run.dataset] = digest_of_dataset(run.dataset, data_dir) if here else None
-    now = made_with(algorithm_of(run), digests[run.dataset] or before.get(IMAGES, ""))
+        digests[run.dataset] = find_dataset_digest(run.dataset, data_dir) if here else None
+    now = collect_made_with(build_algorithm(run), digests[run.dataset] or before.get(IMAGES, ""))
     check_images(run.name, before, now)
-    return differing(before, now)
+    return describe_differences(before, now)

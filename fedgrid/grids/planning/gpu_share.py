@@ -13,35 +13,35 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedgrid.engine.runtime.clients.gpu_errors import telling
-from fedgrid.engine.runtime.clients.placement import GPU_SHARE, Node, Request
-from fedgrid.engine.runtime.data.datasets import find
-from fedgrid.grids.display.plain import warn
-from fedgrid.grids.planning.images import expected_images
-from fedgrid.grids.planning.workload import Workload, workload_of
+from fedgrid.engine.runtime.clients.gpu_errors import extract_first_sentence
+from fedgrid.engine.runtime.clients.placement import GPU_SHARE, Node, PlacementRequest
+from fedgrid.engine.runtime.data.datasets import find_dataset
+from fedgrid.grids.display.plain_console import warn
+from fedgrid.grids.planning.images import estimate_images
+from fedgrid.grids.planning.workload import Workload, find_workload
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from fedgrid.engine.federation.configuration.run_config import RunConfig
 
-CONTEXT = 600_000_000
+CONTEXT_BYTES = 600_000_000
 """Bytes of a process on a GPU before its first tensor: CUDA's context, and the code of torch, cuBLAS and
 cuDNN. Assumed, not measured."""
-SPARE = 1.25
+SPARE_FACTOR = 1.25
 """Factor by which a share exceeds the computed bytes: for fragmentation, scratch memory of convolutions, and
 local rules that keep more than one copy of the weights."""
-FLOAT, LABEL = 4, 8
+FLOAT_BYTES, LABEL_BYTES = 4, 8
 """Bytes of a float32 and of an int64 label."""
 MOMENTS = {"sgd": 0, "adam": 2}
 """Number of copies of the weights that an optimizer keeps; SGD with momentum has one."""
-STEPS = 100
+SHARE_STEPS = 100
 """Shares are rounded up to multiples of one over this number."""
 
 
-def with_gpu_share(
-    runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, data_dir: Path
-) -> Request:
+def add_gpu_share(
+    runs: Sequence[RunConfig], nodes: Sequence[Node], request: PlacementRequest, data_dir: Path
+) -> PlacementRequest:
     """Add to a request the GPU share that any run's actor needs, at least `GPU_SHARE` and at most 1.
 
     The request stays as it is if the user gives a share, or no GPU's memory is known. A model whose memory
@@ -60,14 +60,15 @@ def with_gpu_share(
     if request.gpus_per_client is not None or not memory:
         return request
     largest = 0.0
-    for load, image_bytes in _workloads(runs, data_dir).items():
+    for load, image_bytes in _find_workloads(runs, data_dir).items():
         what = f"{load.model} with batches of {load.training.batch_size}"
         try:
-            size = actor_bytes(training_bytes(load), image_bytes)
+            size = compute_actor_bytes(compute_training_bytes(load), image_bytes)
         except Exception as error:
             # An own module may do what only works on values, of which torch's meta device has none.
             warn(
-                f"what {what} takes of a GPU is not known ({telling(error)}): at least {GPU_SHARE:g} of "
+                f"what {what} takes of a GPU is not known ({extract_first_sentence(error)}): at least "
+                f"{GPU_SHARE:g} of "
                 "it, and --gpus-per-actor SHARE gives more"
             )
             continue
@@ -78,17 +79,17 @@ def with_gpu_share(
             )
         largest = max(largest, size)
     # Rounded up, so that the actors whose shares add up to a GPU also fit into its memory.
-    share = ceil(STEPS * largest / memory) / STEPS
+    share = ceil(SHARE_STEPS * largest / memory) / SHARE_STEPS
     return replace(request, least_gpu_share=min(1.0, max(GPU_SHARE, share)))
 
 
-def actor_bytes(training: int, images: int) -> float:
+def compute_actor_bytes(training: int, images: int) -> float:
     """Compute the GPU bytes of an actor from those of its training and its clients' images."""
-    return SPARE * (CONTEXT + training + images)
+    return SPARE_FACTOR * (CONTEXT_BYTES + training + images)
 
 
 @cache
-def training_bytes(load: Workload) -> int:
+def compute_training_bytes(load: Workload) -> int:
     """Compute the bytes that training a batch and testing take on a GPU, without using one.
 
     With P parameters that train, of 4 bytes each, S clients stacked and batches of B examples:
@@ -108,46 +109,46 @@ def training_bytes(load: Workload) -> int:
     """
     import torch
 
-    from fedgrid.engine.federation.models.flat_vectors import blank, parameters_of
+    from fedgrid.engine.federation.models.flat_vectors import build_blank, find_parameters
     from fedgrid.engine.federation.training.evaluation import TEST_BATCH
-    from fedgrid.engine.federation.training.task import loss
+    from fedgrid.engine.federation.training.task import compute_loss
 
     settings, size = load.training, load.training.batch_size
-    module = blank(load.model, load.inputs, load.num_classes).to("meta").train()
-    parameters = sum(one.numel() for one in parameters_of(module).values())
+    module = build_blank(load.model, load.inputs, load.num_classes).to("meta").train()
+    parameters = sum(one.numel() for one in find_parameters(module).values())
     constants = [one.untyped_storage() for one in (*module.parameters(), *module.buffers())]
     # By storage, not by tensor: autograd keeps several views of one tensor, whose memory counts once.
-    kept = {id(storage): storage for storage in constants}
+    storages = {id(storage): storage for storage in constants}
 
-    def keep(tensor: Tensor) -> Tensor:
-        kept[id(tensor.untyped_storage())] = tensor.untyped_storage()
+    def record_tensor(tensor: Tensor) -> Tensor:
+        storages[id(tensor.untyped_storage())] = tensor.untyped_storage()
         return tensor
 
     kind = torch.int64 if load.inputs.kind == "tokens" else torch.float32
     batch = torch.empty(size, *load.inputs.shape, dtype=kind, device="meta")
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(record_tensor, lambda tensor: tensor):
         outputs = module(batch)
-        loss(outputs, torch.empty(size, dtype=torch.int64, device="meta"))
+        compute_loss(outputs, torch.empty(size, dtype=torch.int64, device="meta"))
     for storage in constants:
-        kept.pop(id(storage), None)
-    sizes = [storage.nbytes() for storage in kept.values()]
+        storages.pop(id(storage), None)
+    sizes = [storage.nbytes() for storage in storages.values()]
     largest = max(sizes, default=0)
     activations = max(sum(sizes) + 2 * largest, 3 * largest * TEST_BATCH / size)
     if settings.precision == "bfloat16":
         activations = activations / 2 + 2 * parameters
     copies = 2 + MOMENTS[settings.optimizer] + bool(settings.momentum)
-    weights = FLOAT * parameters
+    weights = FLOAT_BYTES * parameters
     return ceil(settings.stacked * (weights * copies + max(activations, 2 * weights)))
 
 
-def _workloads(runs: Sequence[RunConfig], data_dir: Path) -> dict[Workload, int]:
+def _find_workloads(runs: Sequence[RunConfig], data_dir: Path) -> dict[Workload, int]:
     """Find what the runs train, each workload with the bytes of the images of its largest run.
 
     They are counted as if one actor held all images of a run: an upper bound.
     """
-    found: dict[Workload, int] = {}
+    image_bytes: dict[Workload, int] = {}
     for run in runs:
-        load, images = workload_of(run, data_dir), expected_images(run, find(run.dataset, data_dir))
+        load, images = find_workload(run, data_dir), estimate_images(run, find_dataset(run.dataset, data_dir))
         count = images.train + images.test + images.server
-        found[load] = max(found.get(load, 0), ceil(count * (load.inputs.num_bytes + LABEL)))
-    return found
+        image_bytes[load] = max(image_bytes.get(load, 0), ceil(count * (load.inputs.num_bytes + LABEL_BYTES)))
+    return image_bytes

@@ -8,8 +8,8 @@ exclusively only to delete it.
 from collections.abc import Iterable
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.leases.driver import Keys
-from fedgrid.grids.results.archived import is_archived
+from fedgrid.engine.runtime.leases.driver import LeaseKeys
+from fedgrid.grids.results.archive_models import is_archived
 
 ARCHIVE = "the archive's runs"
 """Key of all runs that the archive contains."""
@@ -17,7 +17,7 @@ ARCHIVE = "the archive's runs"
 
 def make_launch_keys(
     runs: Iterable[RunConfig], todo: Iterable[RunConfig], *, cached: bool = False, fresh: bool = False
-) -> Keys:
+) -> LeaseKeys:
     """Make the keys of a launch.
 
     Args:
@@ -30,25 +30,27 @@ def make_launch_keys(
     rounds = {f"cached rounds of {run.shared_prefix}" for run in todo} if cached else set()
     deleted = _name_runs(todo) | rounds if fresh else set()
     # The first keys are exclusive, the second are shared with other drivers.
-    return Keys({f"the training of {name}" for name in _name_runs(todo)} | deleted, _name_runs(runs) | rounds)
+    return LeaseKeys(
+        {f"the training of {name}" for name in _name_runs(todo)} | deleted, _name_runs(runs) | rounds
+    )
 
 
-def make_deletion_keys(runs: Iterable[RunConfig]) -> Keys:
+def make_deletion_keys(runs: Iterable[RunConfig]) -> LeaseKeys:
     """Make the keys of a command that deletes the folders of these runs."""
     runs = list(runs)
     archived = {ARCHIVE} if any(is_archived(run) for run in runs) else set()
-    return Keys(_name_runs(runs) | archived)
+    return LeaseKeys(_name_runs(runs) | archived)
 
 
-def make_result_keys(kind: str, runs: Iterable[RunConfig]) -> Keys:
+def make_result_keys(kind: str, runs: Iterable[RunConfig]) -> LeaseKeys:
     """Make the keys of a command that adds `kind`, such as explanations, to these finished runs."""
     names = _name_runs(runs)
-    return Keys({f"the {kind} of {name}" for name in names}, names)
+    return LeaseKeys({f"the {kind} of {name}" for name in names}, names)
 
 
-def make_import_keys(grid: str) -> Keys:
+def make_import_keys(grid: str) -> LeaseKeys:
     """Make the keys of an import of the archive; `grid` is its second grid."""
-    return Keys({ARCHIVE, f"the grid {grid}"})
+    return LeaseKeys({ARCHIVE, f"the grid {grid}"})
 
 
 def _name_runs(runs: Iterable[RunConfig]) -> set[str]:

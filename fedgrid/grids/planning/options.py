@@ -7,9 +7,9 @@ from pathlib import Path
 from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.clients.placement import Request
+from fedgrid.engine.runtime.clients.placement import PlacementRequest
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
-from fedgrid.grids.display.steps import Steps
+from fedgrid.grids.display.steps import StepDisplay
 from fedgrid.grids.presets.yaml_file import split_at_commas
 
 DEFAULT_TRACKERS, NO_TRACKER = ("mlflow",), "none"
@@ -20,7 +20,7 @@ class LaunchOptions:
     """How a grid is launched."""
 
     data_dir: Path
-    request: Request = Request()
+    request: PlacementRequest = PlacementRequest()
     retries: int = 2
     """Number of times that a failed run is retried; default 2."""
     in_process: bool = False
@@ -43,23 +43,23 @@ class LaunchOptions:
     """Names of the trackers to which runs are logged."""
 
     def __post_init__(self) -> None:
-        if self.in_process and self.request != Request():
+        if self.in_process and self.request != PlacementRequest():
             raise ConfigError(
                 "--in-process has no actors: leave out either --in-process or the options about clients per "
                 "actor"
             )
 
     @property
-    def cache_of_runs(self) -> CacheOptions | None:
+    def run_cache_options(self) -> CacheOptions | None:
         """Cache options of the runs: runs that start over reuse no rounds of shorter runs."""
         return None if self.cache is None else replace(self.cache, takes_rounds=not self.fresh)
 
-    def steps(self, console: Console, *, as_lines: bool = False) -> Steps:
+    def open_steps(self, console: Console, *, as_lines: bool = False) -> StepDisplay:
         """Create the display of what a launch is doing: on a terminal, and with `as_lines` also in a log."""
-        return Steps(console, as_lines=as_lines, quiet=self.as_json)
+        return StepDisplay(console, as_lines=as_lines, quiet=self.as_json)
 
 
-def trackers_in(text: str) -> tuple[str, ...]:
+def parse_trackers(text: str) -> tuple[str, ...]:
     """Parse the names that `--track` lists, separated by commas; `none` means no tracker.
 
     Raises:

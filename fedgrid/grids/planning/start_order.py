@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
+from fedgrid.engine.runtime.plugins.run_algorithm import build_algorithm
 
 
 def sort_runs(runs: Sequence[RunConfig], at_once: int = 1) -> list[RunConfig]:
@@ -20,25 +20,25 @@ def sort_runs(runs: Sequence[RunConfig], at_once: int = 1) -> list[RunConfig]:
     """
     datasets = list(dict.fromkeys(run.dataset for run in runs))
 
-    def length(run: RunConfig) -> tuple[int, ...]:
+    def find_key(run: RunConfig) -> tuple[int, ...]:
         work = run.training.rounds * (run.training.local_steps or run.training.local_epochs)
         return datasets.index(run.dataset), -work, -run.clients
 
     longest_first: dict[tuple[int, ...], list[RunConfig]] = {
-        key: [] for key in sorted(set(map(length, runs)))
+        key: [] for key in sorted(set(map(find_key, runs)))
     }
     for run in runs:
-        longest_first[length(run)].append(run)
-    return [run for alike in longest_first.values() for run in _take_turns(_shared_prefixes(alike), at_once)]
+        longest_first[find_key(run)].append(run)
+    return [run for alike in longest_first.values() for run in _take_turns(_group_by_prefix(alike), at_once)]
 
 
-def _shared_prefixes(runs: Sequence[RunConfig]) -> list[list[RunConfig]]:
+def _group_by_prefix(runs: Sequence[RunConfig]) -> list[list[RunConfig]]:
     """Group the runs by shared prefix, each group sorted by the first round that can differ from FedAvg."""
     shared_prefixes: dict[str, list[RunConfig]] = {}
     for run in runs:
         shared_prefixes.setdefault(run.shared_prefix, []).append(run)
     return [
-        sorted(shared_prefix, key=lambda run: algorithm_of(run).start_order_key())
+        sorted(shared_prefix, key=lambda run: build_algorithm(run).start_order_key())
         for shared_prefix in shared_prefixes.values()
     ]
 

@@ -7,9 +7,9 @@ from typing import Any
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.inputs import Inputs
 from fedgrid.engine.federation.training.settings import LocalTraining, Schedule
-from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.engine.runtime.data.datasets import find_dataset
 
-SAME: dict[str, Any] = {
+NEUTRAL_SETTINGS: dict[str, Any] = {
     **{"local_epochs": 1, "local_steps": None},
     **{"learning_rate": 1e-6, "schedule": Schedule()},
 }
@@ -30,13 +30,13 @@ class Workload:
     """Digests of the run's plugins, one of which may be the model; default: none."""
 
 
-def workload_of(run: RunConfig, data_dir: Path) -> Workload:
+def find_workload(run: RunConfig, data_dir: Path) -> Workload:
     """Find the workload of a run, in which settings without influence have the same values for all runs."""
-    dataset, training = find(run.dataset, data_dir), run.training.local
+    dataset, training = find_dataset(run.dataset, data_dir), run.training.local
     return Workload(
         run.model,
         dataset.inputs,
         dataset.num_classes,
-        training.model_copy(update={**SAME, "stacked": min(training.stacked, run.clients)}),
+        training.model_copy(update={**NEUTRAL_SETTINGS, "stacked": min(training.stacked, run.clients)}),
         tuple(run.plugin_digests),
     )

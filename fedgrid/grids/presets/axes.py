@@ -6,20 +6,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from fedgrid.algorithms.registry import ALSO_CALLED, ARENA, members_of_arena, nameless
-from fedgrid.engine.federation.errors import ConfigError, hint, unknown
+from fedgrid.algorithms.registry import ARENA, NAMES_IN_PAPERS, explain_missing_name, list_arena_members
+from fedgrid.engine.federation.errors import ConfigError, suggest_name, unknown_name_error
 from fedgrid.engine.runtime.configuration.complete import DEFAULTS
-from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, KIND, SPLIT, takes_list
-from fedgrid.grids.presets.nested import with_value
-from fedgrid.grids.presets.yaml_file import Place, at, parse_value, parse_values
-from fedgrid.tracking.scoring.selection import Condition, read_conditions, text_of
+from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SPLIT, SPLIT_KIND, takes_list
+from fedgrid.grids.presets.nested_values import set_value
+from fedgrid.grids.presets.yaml_file import Place, parse_value, parse_values, prefix_errors
+from fedgrid.tracking.scoring.selection import Condition, format_value, read_conditions
 
 MOST_SEEDS = 10_000
 """Most seeds in one range: more are a typing error that would exhaust the memory."""
 
 
 @dataclass(frozen=True, eq=False)
-class Item:
+class GivenValue:
     """A value that a file or an option gives: one of an axis, or of a key that all runs share."""
 
     value: Any
@@ -36,16 +36,16 @@ class Item:
     def label(self) -> str:
         """Value as text, which filters compare; for an algorithm or a split with settings, its name."""
         if isinstance(self.value, Mapping):
-            return text_of(self.value.get("name", self.value.get("kind", self.value)))
-        return text_of(self.value)
+            return format_value(self.value.get("name", self.value.get("kind", self.value)))
+        return format_value(self.value)
 
 
-Axes: TypeAlias = Mapping[str, tuple[Item, ...]]
+Axes: TypeAlias = Mapping[str, tuple[GivenValue, ...]]
 Choice: TypeAlias = Mapping[str, frozenset[str]]
 """Axis -> allowed labels; a missing axis is not restricted."""
 
 
-def allows(choice: Choice, labels: Mapping[str, str]) -> bool:
+def is_allowed(choice: Choice, labels: Mapping[str, str]) -> bool:
     """Check whether a choice allows a run whose axes have these labels."""
     return all(labels[axis] in allowed for axis, allowed in choice.items())
 
@@ -69,7 +69,7 @@ class Change:
     values: tuple[Any, ...]
 
     @classmethod
-    def parse(cls, text: str) -> "Change":
+    def from_text(cls, text: str) -> "Change":
         """Parse `key.key=value`, or `key.key=value,value`.
 
         Raises:
@@ -93,7 +93,7 @@ class Change:
         # Several names of algorithms are values of the axis; a single one changes the name and keeps the
         # settings.
         is_name = key == f"{ALGORITHM}.name" and (len(self.values) > 1 or isinstance(self.values[0], list))
-        return SPLIT if key == KIND else ALGORITHM if is_name else key
+        return SPLIT if key == SPLIT_KIND else ALGORITHM if is_name else key
 
     def axis_values(self) -> list[Any]:
         """List the values of the axis: a list means several, unless the key's values are lists themselves."""
@@ -106,7 +106,7 @@ class Change:
         """Whether it gives several values, or a list of one."""
         return self.axis_values() != [self.values[0]]
 
-    def apply(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def apply_to(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Apply the change to nested values, which stay as they are.
 
         Args:
@@ -120,7 +120,7 @@ class Change:
         """
         if len(self.values) > 1:
             raise ConfigError(f"{self.text}: expected one value; a list has brackets, as in [1, 2]")
-        return with_value(values, self.keys, self.values[0], self.text)
+        return set_value(values, self.keys, self.values[0], self.text)
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Preset:
     """
 
     axes: Axes
-    fixed: Mapping[str, Item] = field(default_factory=dict)
+    fixed: Mapping[str, GivenValue] = field(default_factory=dict)
     """Keys that all runs share; default: none."""
     overrides: tuple[Override, ...] = ()
     changes: tuple[Change, ...] = ()
@@ -149,15 +149,15 @@ class Preset:
     """Where the content comes from; `text` and `source` are as in `Grid`."""
 
 
-def _axis_name(given: str, axes: Iterable[str]) -> str:
+def _find_axis(given: str, axes: Iterable[str]) -> str:
     """Find the axis among `axes` that `given` names, in the singular or the plural."""
     for axis in (given, given.removesuffix("s")):
         if axis in axes:
             return axis
-    raise unknown("axis", given, axes)
+    raise unknown_name_error("axis", given, axes)
 
 
-def items(axis: str, given: Any, place: Place | None = None) -> tuple[Item, ...]:
+def parse_axis(axis: str, given: Any, place: Place | None = None) -> tuple[GivenValue, ...]:
     """Parse the values of an axis: one, a list, a range of seeds, or the algorithms of the arena.
 
     Args:
@@ -168,10 +168,10 @@ def items(axis: str, given: Any, place: Place | None = None) -> tuple[Item, ...]
     Raises:
         ConfigError: for an empty list, a malformed range, or an algorithm without its name.
     """
-    values_of_axis: list[Item] = []
+    values_of_axis: list[GivenValue] = []
     for index, value in enumerate(given if isinstance(given, list) else [given]):
-        where = place.under(index) if place and isinstance(given, list) else place
-        with at(where):
+        where = place.locate_part(index) if place and isinstance(given, list) else place
+        with prefix_errors(where):
             if axis == SPLIT and isinstance(value, Mapping):
                 # Settings without a kind are those of the default kind.
                 value = {"kind": DEFAULTS[SPLIT], **value}
@@ -180,19 +180,19 @@ def items(axis: str, given: Any, place: Place | None = None) -> tuple[Item, ...]
                 raise ConfigError(f"{axis} = '{value[:60]}': several are a list: [{value[:60]}]")
             values = [value]
             if axis == "seed" and isinstance(value, str):
-                values = list(_seeds_in(value))
+                values = list(_parse_seeds(value))
             elif (axis, value) == ("algorithm", ARENA):
-                values = list(members_of_arena())
+                values = list(list_arena_members())
             if axis == "algorithm" and isinstance(value, Mapping) and "name" not in value:
-                raise ConfigError(nameless(value))
-        values_of_axis.extend(Item(value, where) for value in values)
+                raise ConfigError(explain_missing_name(value))
+        values_of_axis.extend(GivenValue(value, where) for value in values)
     if not values_of_axis:
-        with at(place):
+        with prefix_errors(place):
             raise ConfigError(f"{axis} = []: expected at least one")
     return tuple(values_of_axis)
 
 
-def _seeds_in(text: str) -> list[int]:
+def _parse_seeds(text: str) -> list[int]:
     """Parse the seeds of `0..4` (both ends included), `3` or `0,2,5`."""
     seeds: list[int] = []
     for part in text.split(","):
@@ -209,7 +209,7 @@ def _seeds_in(text: str) -> list[int]:
     return seeds
 
 
-def choose(given: Mapping[Any, Any], axes: Axes, place: Place | None = None) -> Choice:
+def parse_choice(given: Mapping[Any, Any], axes: Axes, place: Place | None = None) -> Choice:
     """Parse a mapping of axis -> value or list as a choice among the labels of `axes`.
 
     Args:
@@ -222,15 +222,15 @@ def choose(given: Mapping[Any, Any], axes: Axes, place: Place | None = None) -> 
     """
     choice: dict[str, frozenset[str]] = {}
     for name, values in given.items():
-        where = place and place.under(str(name))
-        with at(where):
-            axis = _axis_name(str(name), axes)
-        picked = items(axis, values, where)
+        where = place and place.locate_part(str(name))
+        with prefix_errors(where):
+            axis = _find_axis(str(name), axes)
+        picked = parse_axis(axis, values, where)
         has = {item.label: None for item in axes[axis]}
         for item in picked:
             if item.label not in has:
-                with at(item.place):
-                    near = hint(item.label, has, ALSO_CALLED if axis == "algorithm" else {})
+                with prefix_errors(item.place):
+                    near = suggest_name(item.label, has, NAMES_IN_PAPERS if axis == "algorithm" else {})
                     raise ConfigError(
                         f"no {axis} '{item.label}' in this grid; {near}it has: {', '.join(has)}"
                     )
@@ -238,7 +238,7 @@ def choose(given: Mapping[Any, Any], axes: Axes, place: Place | None = None) -> 
     return choice
 
 
-def keep(axes: Axes, choice: Choice) -> Axes:
+def restrict_axes(axes: Axes, choice: Choice) -> Axes:
     """Restrict axes to the values that `choice` allows.
 
     Raises:
@@ -267,7 +267,7 @@ def read_where(text: str) -> list[Condition]:
         raise ConfigError(f"--where {text}: {error}") from error
 
 
-def filter_of(text: str) -> dict[str, list[str]]:
+def parse_filter(text: str) -> dict[str, list[str]]:
     """Parse a `--where` such as `dataset=mnist,fmnist,clients=15` as axis -> values.
 
     Raises:
@@ -281,7 +281,7 @@ def filter_of(text: str) -> dict[str, list[str]]:
     return {condition.column: list(condition.values) for condition in conditions}
 
 
-def extend(axes: Axes, text: str) -> Axes:
+def add_values(axes: Axes, text: str) -> Axes:
     """Add to the axes the values of `algorithms+=a,b` or `seeds+=5..9`.
 
     Raises:
@@ -290,7 +290,7 @@ def extend(axes: Axes, text: str) -> Axes:
     name, plus, values = text.partition("+=")
     if not (name.strip() and plus and values.strip()):
         raise ConfigError("expected AXIS+=VALUES, as in algorithms+=sattler,briggs or seeds+=5..9")
-    axis = _axis_name(name.strip(), axes)
+    axis = _find_axis(name.strip(), axes)
     given: Any = [part.strip() for part in values.split(",")]
     if axis == "seed":
         given = values
@@ -298,7 +298,7 @@ def extend(axes: Axes, text: str) -> Axes:
         given = [int(part) if part.isdecimal() else part for part in given]
     elif axis not in AXES:
         given = parse_value(f"[{values}]", f"'{values}'")
-    added = items(axis, given)
+    added = parse_axis(axis, given)
     has = {item.label for item in axes[axis]}
     for item in added:
         if item.label in has:

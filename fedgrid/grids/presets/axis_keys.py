@@ -15,13 +15,13 @@ from pydantic_core import to_jsonable_python
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.engine.federation.configuration.run_config import PLUGINS, RunConfig
-from fedgrid.engine.federation.dealing.kinds import KINDS, own_kinds
-from fedgrid.engine.federation.errors import ConfigError, hint, unknown_key
+from fedgrid.engine.federation.configuration.run_config import PLUGINS_KEY, RunConfig
+from fedgrid.engine.federation.dealing.kinds import KINDS, list_own_kinds
+from fedgrid.engine.federation.errors import ConfigError, suggest_name, unknown_key_error
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.configuration.validation import find_section
-from fedgrid.grids.presets.nested import value_at
-from fedgrid.tracking.scoring.selection import text_of
+from fedgrid.grids.presets.nested_values import find_value
+from fedgrid.tracking.scoring.selection import format_value
 
 AXES = ("dataset", "split", "clients", "seed", "algorithm")
 """Axes that every grid has, which make up a run's name, in the order of the runs; the last varies fastest."""
@@ -34,15 +34,15 @@ SECTIONS = {
 }
 """Section of a run that has the same keys in every run -> those keys."""
 
-KIND = f"{SPLIT}.kind"
+SPLIT_KIND = f"{SPLIT}.kind"
 """Key of the kind of a split, whose axis is `SPLIT`."""
-SETTING = f"{ALGORITHM}."
+SETTING_PREFIX = f"{ALGORITHM}."
 """Prefix of the axes that are settings of an algorithm."""
 Values: TypeAlias = Mapping[str, str | None]
 """Axis -> value as text."""
 
 
-def axis_keys(configs: Iterable[RunConfig] = ()) -> tuple[str, ...]:
+def list_axis_keys(configs: Iterable[RunConfig] = ()) -> tuple[str, ...]:
     """List every key that can be an axis, with dots: `dataset`, `training.rounds`, `algorithm.cooldown`.
 
     Args:
@@ -51,28 +51,30 @@ def axis_keys(configs: Iterable[RunConfig] = ()) -> tuple[str, ...]:
             an algorithm or a split that is not registered, because its plugin is not loaded, come last.
     """
     configs = list(configs)
-    registered = _keys_with(tuple(ALGORITHMS.values()))
+    registered = _list_registered_keys(tuple(ALGORITHMS.values()))
     # One for each distinct section: a grid may have thousands of runs of one algorithm.
-    strangers = {repr(run.algorithm): run for run in configs if run.algorithm.name not in ALGORITHMS}
-    others = (SETTING + key for run in strangers.values() for key in _leaves(run.algorithm.settings))
-    of_splits = [kind.fields for kind in own_kinds()]
-    of_splits += [tuple(run.split.model_extra or ()) for run in configs]
-    further = (f"{SPLIT}.{key}" for keys in of_splits for key in keys)
+    unregistered = {repr(run.algorithm): run for run in configs if run.algorithm.name not in ALGORITHMS}
+    others = (
+        SETTING_PREFIX + key for run in unregistered.values() for key in _list_leaves(run.algorithm.settings)
+    )
+    split_fields = [kind.fields for kind in list_own_kinds()]
+    split_fields += [tuple(run.split.model_extra or ()) for run in configs]
+    further = (f"{SPLIT}.{key}" for keys in split_fields for key in keys)
     return tuple(dict.fromkeys((*registered, *further, *others)))
 
 
 @lru_cache
-def _keys_with(algorithms: tuple[AlgorithmEntry, ...]) -> tuple[str, ...]:
+def _list_registered_keys(algorithms: tuple[AlgorithmEntry, ...]) -> tuple[str, ...]:
     """List the keys of a run with these algorithms; cached, because reading all schemas takes a while."""
     keys: dict[str, None] = {}
-    for name in (field for field in RunConfig.model_fields if field != PLUGINS):
+    for name in (field for field in RunConfig.model_fields if field != PLUGINS_KEY):
         # The kind of a split is the axis `split` itself.
-        inner = (f"{name}.{key}" for key in SECTIONS.get(name, ()) if f"{name}.{key}" != KIND)
+        inner = (f"{name}.{key}" for key in SECTIONS.get(name, ()) if f"{name}.{key}" != SPLIT_KIND)
         keys |= dict.fromkeys((name,) if name in AXES or name not in SECTIONS else ())
         keys |= dict.fromkeys(inner)
         if name == ALGORITHM:
             for entry in algorithms:
-                keys |= dict.fromkeys(SETTING + key for key in _leaves(entry.settings))
+                keys |= dict.fromkeys(SETTING_PREFIX + key for key in _list_leaves(entry.settings))
     return tuple(keys)
 
 
@@ -82,20 +84,21 @@ def check_axis_key(key: str) -> None:
     Raises:
         ConfigError: if it is no key of a run, or a section; names the closest key.
     """
-    if key in axis_keys():
+    if key in list_axis_keys():
         return
     if key in SECTIONS:
         raise ConfigError(f"axis '{key}' is a section; name one of its keys, as in {key}.{SECTIONS[key][0]}")
     section, dot, rest = key.partition(".")
     if dot and section in (*SECTIONS, ALGORITHM):
         prefix = f"{section}."
-        keys = (axis.removeprefix(prefix) for axis in axis_keys() if axis.startswith(prefix))
-        raise unknown_key(rest, section, keys)
-    inner = {axis.rpartition(".")[2]: axis for axis in sorted(axis_keys(), key=len, reverse=True)}
-    top = (axis for axis in axis_keys() if not axis.startswith(SETTING))
+        keys = (axis.removeprefix(prefix) for axis in list_axis_keys() if axis.startswith(prefix))
+        raise unknown_key_error(rest, section, keys)
+    inner = {axis.rpartition(".")[2]: axis for axis in sorted(list_axis_keys(), key=len, reverse=True)}
+    top = (axis for axis in list_axis_keys() if not axis.startswith(SETTING_PREFIX))
     raise ConfigError(
-        f"unknown axis '{key}'; {hint(key, axis_keys(), inner=inner)}allowed: any key of a run: "
-        f"{', '.join(top)}, {SETTING}SETTING"
+        f"unknown axis '{key}'; {suggest_name(key, list_axis_keys(), nested_keys=inner)}allowed: any key of "
+        "a run: "
+        f"{', '.join(top)}, {SETTING_PREFIX}SETTING"
     )
 
 
@@ -106,7 +109,7 @@ def takes_list(key: str) -> bool:
     if section == ALGORITHM:
         within = [entry.settings for entry in ALGORITHMS.values()]
     elif section == SPLIT:
-        within = [Split, *(kind.rule for kind in own_kinds())]
+        within = [Split, *(kind.rule for kind in list_own_kinds())]
     path = rest.split(".") if section in (ALGORITHM, SPLIT) else key.split(".")
     sections = (find_section(model, tuple(path[:-1])) for model in within)
     fields = (section.model_fields.get(path[-1]) for section in sections if section is not None)
@@ -119,52 +122,54 @@ def _has_list(annotation: Any) -> bool:
     return kind in (list, tuple) or (kind is not dict and any(map(_has_list, get_args(annotation))))
 
 
-def in_run_order(axes: Iterable[str]) -> tuple[str, ...]:
+def sort_axes(axes: Iterable[str]) -> tuple[str, ...]:
     """Sort axes in the order of the runs: further ones, as given, stand before seed and algorithm."""
     further = [axis for axis in axes if axis not in AXES]
     last = ("seed", ALGORITHM)
     return (*(axis for axis in AXES if axis not in last), *further, *last)
 
 
-def value_text(config: RunConfig, key: str) -> str | None:
+def format_axis_value(config: RunConfig, key: str) -> str | None:
     """Format a run's value of an axis; None if its algorithm has no such setting."""
-    value = _look_up(config, key)
-    return text_of(value[0]) if value else None
+    value = _find_value(config, key)
+    return format_value(value[0]) if value else None
 
 
-def value_of(config: RunConfig, key: str) -> Any:
+def read_axis_value(config: RunConfig, key: str) -> Any:
     """Read a run's value of an axis as it stands in JSON; None if there is none."""
-    value = _look_up(config, key)
+    value = _find_value(config, key)
     return to_jsonable_python(value[0]) if value else None
 
 
-def json_values(config: RunConfig, keys: Iterable[str]) -> dict[str, Any]:
+def read_json_values(config: RunConfig, keys: Iterable[str]) -> dict[str, Any]:
     """Read a run's values of those keys that it has, as they stand in JSON."""
-    return {key: to_jsonable_python(value[0]) for key in keys if (value := _look_up(config, key))}
+    return {key: to_jsonable_python(value[0]) for key in keys if (value := _find_value(config, key))}
 
 
-def values_of(config: RunConfig, axes: Sequence[str]) -> Values:
+def format_axis_values(config: RunConfig, axes: Sequence[str]) -> Values:
     """Format a run's values of several axes."""
-    return {axis: value_text(config, axis) for axis in axes}
+    return {axis: format_axis_value(config, axis) for axis in axes}
 
 
-def pairs_of(config: RunConfig, axes: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def list_axis_pairs(config: RunConfig, axes: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """List axis and value for the axes that a run has, as in `tracking.scoring.run.Run.axes`."""
-    return tuple((axis, value) for axis, value in values_of(config, axes).items() if value is not None)
+    return tuple(
+        (axis, value) for axis, value in format_axis_values(config, axes).items() if value is not None
+    )
 
 
-def default_of(config: RunConfig, key: str) -> Any:
+def find_default(config: RunConfig, key: str) -> Any:
     """Find the default of a key that is no algorithm's: that of the kind of split, or of the schema."""
     section, _, name = key.partition(".")
-    is_known = section == SPLIT and config.split.kind in KINDS
-    defaults = KINDS[config.split.kind].DEFAULTS if is_known else {}
+    is_registered = section == SPLIT and config.split.kind in KINDS
+    defaults = KINDS[config.split.kind].DEFAULTS if is_registered else {}
     if name in defaults or (section == SPLIT and name not in Split.model_fields):
         return to_jsonable_python(defaults.get(name))
     fields = type(getattr(config, section)).model_fields if name else RunConfig.model_fields
     return to_jsonable_python(fields[name or section].get_default(call_default_factory=True))
 
 
-def variant_settings(configs: Sequence[RunConfig], prefix: str = SETTING) -> tuple[str, ...]:
+def find_variant_settings(configs: Sequence[RunConfig], prefix: str = SETTING_PREFIX) -> tuple[str, ...]:
     """Find the keys with this prefix in which runs of one name differ, as `algorithm.threshold`.
 
     Args:
@@ -175,22 +180,24 @@ def variant_settings(configs: Sequence[RunConfig], prefix: str = SETTING) -> tup
     for config in configs:
         # Runs with equal sections are represented by one of them: a grid may have thousands of runs.
         groups.setdefault(config.name, {})[repr(getattr(config, prefix.rstrip(".")))] = config
-    keys = [key for key in axis_keys(configs) if key.startswith(prefix)]
+    keys = [key for key in list_axis_keys(configs) if key.startswith(prefix)]
     differing: dict[str, None] = {}
     for group in groups.values():
         if len(group) > 1:
-            several = (key for key in keys if len({value_text(run, key) for run in group.values()}) > 1)
+            several = (
+                key for key in keys if len({format_axis_value(run, key) for run in group.values()}) > 1
+            )
             differing |= dict.fromkeys(several)
     return tuple(key for key in keys if key in differing)
 
 
-def variant_of(config: RunConfig, settings: Sequence[str]) -> str:
+def format_variant(config: RunConfig, settings: Sequence[str]) -> str:
     """Format a run's values of these settings, as in `round 6, threshold 0.4`; empty if it has none."""
-    values = {key.removeprefix(SETTING): value_text(config, key) for key in settings}
+    values = {key.removeprefix(SETTING_PREFIX): format_axis_value(config, key) for key in settings}
     return ", ".join(f"{key} {value}" for key, value in values.items() if value not in (None, "null"))
 
 
-def _look_up(config: RunConfig, key: str) -> tuple[Any] | None:
+def _find_value(config: RunConfig, key: str) -> tuple[Any] | None:
     """Find a run's value of a key, alone in a tuple; None if there is none."""
     if key == ALGORITHM:
         return (config.algorithm.name,)
@@ -199,13 +206,13 @@ def _look_up(config: RunConfig, key: str) -> tuple[Any] | None:
     # A setting that is not stored has its default; a plugin's algorithm has none here unless it is loaded.
     entry = ALGORITHMS.get(config.algorithm.name)
     path = key.split(".")
-    return value_at(config, path) or (value_at({ALGORITHM: entry.settings}, path) if entry else None)
+    return find_value(config, path) or (find_value({ALGORITHM: entry.settings}, path) if entry else None)
 
 
-def _leaves(settings: BaseModel | Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def _list_leaves(settings: BaseModel | Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """List the keys of settings with dots, without the sections themselves."""
     for name, value in settings.items() if isinstance(settings, Mapping) else settings:
         if isinstance(value, BaseModel | Mapping):
-            yield from _leaves(value, f"{prefix}{name}.")
+            yield from _list_leaves(value, f"{prefix}{name}.")
         else:
             yield prefix + name

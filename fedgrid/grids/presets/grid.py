@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 
-OPTIONS = "options"
+OPTIONS_SOURCE = "options"
 """Source of a grid without a file. Its axes are options, so launches add to each other."""
-DICT = "a dict"
+DICT_SOURCE = "a dict"
 """Source of a grid given by Python; another dict under its name replaces it, as an edited file does."""
 
 

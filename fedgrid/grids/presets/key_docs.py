@@ -12,14 +12,14 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from fedgrid.tracking.scoring.selection import text_of
+from fedgrid.tracking.scoring.selection import format_value
 
-YAML = {"None": "null", "True": "true", "False": "false"}
+YAML_WORDS = {"None": "null", "True": "true", "False": "false"}
 """Python's values, which docstrings name, -> what a user types in YAML."""
-VALUES = re.compile(rf"\b({'|'.join(YAML)})\b")
+PYTHON_WORDS = re.compile(rf"\b({'|'.join(YAML_WORDS)})\b")
 
 
-def docs_of(model: type[BaseModel]) -> Mapping[str, str]:
+def read_field_docs(model: type[BaseModel]) -> Mapping[str, str]:
     """Read field -> its docstring on one line, for a model and its bases; fields without one are left out.
 
     Empty for a class whose source is not available, as one that was typed into a notebook.
@@ -28,12 +28,15 @@ def docs_of(model: type[BaseModel]) -> Mapping[str, str]:
     # From the most general class on: a subclass may redefine an inherited field.
     for base in reversed(model.__mro__):
         if issubclass(base, BaseModel) and base is not BaseModel:
-            texts |= _docstrings(base)
-    return {name: VALUES.sub(lambda word: YAML[word[0]], " ".join(texts[name].split())) for name in texts}
+            texts |= _read_docstrings(base)
+    return {
+        name: PYTHON_WORDS.sub(lambda word: YAML_WORDS[word[0]], " ".join(texts[name].split()))
+        for name in texts
+    }
 
 
 @cache
-def _docstrings(kind: type) -> Mapping[str, str]:
+def _read_docstrings(kind: type) -> Mapping[str, str]:
     """Read field -> docstring of a class itself, without its bases.
 
     Pydantic could collect them too, but would do so at every import of every section.
@@ -51,16 +54,16 @@ def _docstrings(kind: type) -> Mapping[str, str]:
     return texts
 
 
-def allowed(schema: Mapping[str, Any]) -> str:
+def describe_schema(schema: Mapping[str, Any]) -> str:
     """Describe which values a key's JSON Schema allows: `number > 0 or null`, `single or complete`."""
     if "anyOf" in schema:
-        return " or ".join(dict.fromkeys(allowed(one) for one in schema["anyOf"]))
+        return " or ".join(dict.fromkeys(describe_schema(one) for one in schema["anyOf"]))
     if "enum" in schema:
-        return " or ".join(map(text_of, schema["enum"]))
+        return " or ".join(map(format_value, schema["enum"]))
     if "const" in schema:
         return str(schema["const"])
     if schema.get("type") == "array":
-        return f"list of {allowed(schema.get('items', {}))}"
+        return f"list of {describe_schema(schema.get('items', {}))}"
     if "$ref" in schema or schema.get("type") == "object":
         return "keys"
     bounds = [
@@ -76,16 +79,16 @@ def allowed(schema: Mapping[str, Any]) -> str:
     return " ".join([str(schema.get("type", "any")), " and ".join(bounds)]).strip()
 
 
-def settings_rows(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
+def list_settings(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
     """List key, default, allowed values and meaning of each setting; for a section, those of its keys."""
     kind = type(settings)
     properties = kind.model_json_schema().get("properties", {})
-    meanings = docs_of(kind)
+    meanings = read_field_docs(kind)
     # An algorithm's own settings come first, then those that it shares with all averaging algorithms.
     for key in sorted(properties, key=lambda key: key not in inspect.get_annotations(kind)):
         value = getattr(settings, key, None)
         if isinstance(value, BaseModel):
-            yield from settings_rows(value, f"{prefix}{key}.")
+            yield from list_settings(value, f"{prefix}{key}.")
         elif "const" not in properties[key]:
-            default = text_of(to_jsonable_python(value)) if hasattr(settings, key) else "needed"
-            yield f"{prefix}{key}", default, allowed(properties[key]), meanings.get(key, "")
+            default = format_value(to_jsonable_python(value)) if hasattr(settings, key) else "needed"
+            yield f"{prefix}{key}", default, describe_schema(properties[key]), meanings.get(key, "")

@@ -19,43 +19,43 @@ from fedgrid.engine.federation.dealing import kinds
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.scenarios import SCENARIOS
 from fedgrid.engine.federation.partition.settings import Split
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.configuration.idle_settings import check_idle, check_keys
-from fedgrid.engine.runtime.configuration.validation import is_of_one_value, key_of
-from fedgrid.engine.runtime.data.datasets import find
-from fedgrid.engine.runtime.data.partition_files import facts_of
+from fedgrid.engine.runtime.configuration.validation import find_key, has_list_for_value
+from fedgrid.engine.runtime.data.datasets import find_dataset
+from fedgrid.engine.runtime.data.partition_files import add_partition_facts
 from fedgrid.grids.presets.axes import (
     Axes,
     Change,
-    Item,
+    GivenValue,
     Override,
     Preset,
-    allows,
-    choose,
-    extend,
-    filter_of,
-    items,
-    keep,
+    add_values,
+    is_allowed,
+    parse_axis,
+    parse_choice,
+    parse_filter,
+    restrict_axes,
 )
 from fedgrid.grids.presets.axis_keys import (
     AXES,
     SPLIT,
-    axis_keys,
     check_axis_key,
-    in_run_order,
-    variant_settings,
+    find_variant_settings,
+    list_axis_keys,
+    sort_axes,
 )
-from fedgrid.grids.presets.grid import DICT, OPTIONS, Grid, RequestedRuns
-from fedgrid.grids.presets.nested import merge, nested, value_at, with_value
-from fedgrid.grids.presets.preset_files import file_meant, is_path, open_preset, preset_names
-from fedgrid.grids.presets.read_preset import defaults, read_preset
-from fedgrid.grids.presets.yaml_file import Place, YamlFile, as_axis, at
+from fedgrid.grids.presets.grid import DICT_SOURCE, OPTIONS_SOURCE, Grid, RequestedRuns
+from fedgrid.grids.presets.nested_values import find_value, merge_mappings, nest_keys, set_value
+from fedgrid.grids.presets.preset_files import complete_suffix, is_path, list_presets, open_preset
+from fedgrid.grids.presets.read_preset import build_default_axes, read_preset
+from fedgrid.grids.presets.yaml_file import Place, YamlFile, prefix_errors, suggest_axis
 
 SCENARIO = re.compile(r"(.+?)-(\d+)-([a-z][a-z0-9_-]*)")
 """`Scenario.name`: data set, clients, split."""
 ADDITION = re.compile(r"[\w.\s]+\+=")
 """Beginning of a change that adds values to an axis."""
-FEW = 8
+VALUES_SHOWN = 8
 """Most values of an axis in a message."""
 FEW_SEEDS = 100
 """Largest number given as seeds that may be meant as the number of seeds."""
@@ -103,54 +103,63 @@ def load_grid(
     # Applied after `--seeds` and `axis=`, since they add to whatever values the axis then has.
     additions = [text for text in changes if ADDITION.match(text)]
     changes = [text for text in changes if text not in additions]
-    preset = what if isinstance(what, Preset) else _read(what, options)
-    own = preset.name
-    if name is None and isinstance(what, str) and what not in preset_names() and own in preset_names():
-        raise ConfigError(f"{what} would take the name of the preset {own}: name its grid with --name")
-    axes, remaining, notes = _with_options(preset, options, changes)
+    preset = what if isinstance(what, Preset) else _read_source(what, options)
+    preset_name = preset.name
+    if (
+        name is None
+        and isinstance(what, str)
+        and what not in list_presets()
+        and preset_name in list_presets()
+    ):
+        raise ConfigError(
+            f"{what} would take the name of the preset {preset_name}: name its grid with --name"
+        )
+    axes, remaining, notes = _apply_options(preset, options, changes)
     varied = [
-        change.text for change in map(Change.parse, changes) if change.axis in axes.keys() - preset.axes
+        change.text for change in map(Change.from_text, changes) if change.axis in axes.keys() - preset.axes
     ]
     preset = replace(
         preset, overrides=(*preset.overrides, *overrides), changes=tuple(remaining), searched=searched
     )
-    whole = replace(preset, axes=_widen(axes, seeds, additions))
+    widened = replace(preset, axes=_widen_axes(axes, seeds, additions))
     if seeds and seeds.isdecimal() and 1 < int(seeds) <= FEW_SEEDS:
         notes.append(f"1 seed: {seeds} (for {seeds} seeds: --seeds 0..{int(seeds) - 1})")
-    chosen = _narrow(whole.axes, filters)
-    runs = expand(replace(whole, axes=chosen), data_dir)
-    named = {*chosen, *variant_settings(runs), *variant_settings(runs, f"{SPLIT}.")}
+    chosen = _narrow_axes(widened.axes, filters)
+    runs = expand_preset(replace(widened, axes=chosen), data_dir)
+    named = {*chosen, *find_variant_settings(runs), *find_variant_settings(runs, f"{SPLIT}.")}
     # The runs that a filter leaves out are still requested by the file: they are not superseded.
-    ids = frozenset(run.run_id for run in runs) | (_ids(whole, data_dir) if filters else set())
+    ids = frozenset(run.run_id for run in runs) | (_find_run_ids(widened, data_dir) if filters else set())
     return Grid(
-        name or own,
+        name or preset_name,
         runs,
         preset.text,
-        tuple(axis for axis in axis_keys(runs) if axis in named and axis not in AXES),
+        tuple(axis for axis in list_axis_keys(runs) if axis in named and axis not in AXES),
         source=preset.source,
         # A dict has no other name that it could come with.
-        is_named=name is not None and preset.source != DICT,
-        requested=RequestedRuns(_digest(preset, varied), ids),
+        is_named=name is not None and preset.source != DICT_SOURCE,
+        requested=RequestedRuns(_compute_digest(preset, varied), ids),
         notes=tuple(notes),
     )
 
 
-def _with_options(
+def _apply_options(
     preset: Preset, options: Mapping[str, Any], changes: Sequence[str]
 ) -> tuple[Axes, list[Change], list[str]]:
     """Apply options and changes to a preset's axes; return the axes, the remaining changes, and remarks."""
-    axes = dict(keep(preset.axes, preset.filter))
-    axes |= {axis: items(axis, value) for axis, value in options.items()}
+    axes = dict(restrict_axes(preset.axes, preset.filter))
+    axes |= {axis: parse_axis(axis, value) for axis, value in options.items()}
     remaining: list[Change] = []
     notes: list[str] = []
-    for change in map(Change.parse, changes):
+    for change in map(Change.from_text, changes):
         key = change.axis
         if key in axes or change.gives_axis:
             check_axis_key(key)
             before = axes.get(key, ())
-            axes[key] = items(key, change.axis_values())
+            axes[key] = parse_axis(key, change.axis_values())
             if len(axes[key]) == 1 < len(before):
-                first = ", ".join(item.label for item in before[:FEW]) + ", ..." * (len(before) > FEW)
+                first = ", ".join(item.label for item in before[:VALUES_SHOWN]) + ", ..." * (
+                    len(before) > VALUES_SHOWN
+                )
                 notes.append(f"{change.text} takes the place of {len(before)} values of {key}: {first}")
             # An axis replaces earlier changes of its key: the last one on the command line counts.
             remaining = [earlier for earlier in remaining if earlier.keys[: len(change.keys)] != change.keys]
@@ -159,7 +168,7 @@ def _with_options(
     return axes, remaining, notes
 
 
-def _digest(preset: Preset, varied: Sequence[str]) -> str:
+def _compute_digest(preset: Preset, varied: Sequence[str]) -> str:
     """Compute a digest of the content of a file, its bases, overrides and `--tuned`.
 
     Lines and comments do not count. A launch of the same content extends the grid, as with another `--where`
@@ -172,7 +181,7 @@ def _digest(preset: Preset, varied: Sequence[str]) -> str:
     """
     axes = {axis: [item.value for item in items] for axis, items in preset.axes.items()}
     content = (
-        {} if preset.source == OPTIONS else axes,
+        {} if preset.source == OPTIONS_SOURCE else axes,
         preset.filter,
         {key: item.value for key, item in preset.fixed.items()},
         [(override.when, override.then) for override in preset.overrides],
@@ -180,18 +189,18 @@ def _digest(preset: Preset, varied: Sequence[str]) -> str:
         [*(change.text for change in preset.changes), *varied],
     )
 
-    def plain(value: object) -> object:
+    def convert_plain(value: object) -> object:
         return sorted(value) if isinstance(value, frozenset) else str(value)
 
     # Stored with the grid: whatever changes this text supersedes the runs of every grid that was launched
     # before.
-    return sha256(json.dumps(content, default=plain).encode()).hexdigest()
+    return sha256(json.dumps(content, default=convert_plain).encode()).hexdigest()
 
 
-def _ids(whole: Preset, data_dir: Path) -> set[str]:
+def _find_run_ids(preset: Preset, data_dir: Path) -> set[str]:
     """Find the ids of all runs of a file; none if one that a filter leaves out is invalid here."""
     try:
-        return {run.run_id for run in expand(whole, data_dir)}
+        return {run.run_id for run in expand_preset(preset, data_dir)}
     except ConfigError:
         return set()
 
@@ -201,7 +210,7 @@ def is_scenario(name: str) -> bool:
     return ":" not in name and (name.count("-") > 2 or SCENARIO.fullmatch(name) is not None)
 
 
-def scenario_values(name: str) -> dict[str, Any]:
+def parse_scenario(name: str) -> dict[str, Any]:
     """Parse the keys of a scenario from its printed name: one of the papers' forty, or any other.
 
     Raises:
@@ -216,24 +225,24 @@ def scenario_values(name: str) -> dict[str, Any]:
     return {"dataset": dataset, "split": split, "clients": int(clients)}
 
 
-def _read(what: str | Mapping[str, Any] | None, options: Mapping[str, Any]) -> Preset:
+def _read_source(what: str | Mapping[str, Any] | None, options: Mapping[str, Any]) -> Preset:
     """Read the preset, file, dict or scenario that a grid is made from."""
     if isinstance(what, Mapping):
         # Files that it names lie below the folder of the process.
-        return replace(read_preset(_as_file(what), ("",)), source=DICT)
-    if what and (what in preset_names() or is_path(what) or file_meant(what) or not is_scenario(what)):
+        return replace(read_preset(_convert_to_file(what), ("",)), source=DICT_SOURCE)
+    if what and (what in list_presets() or is_path(what) or complete_suffix(what) or not is_scenario(what)):
         return read_preset(open_preset(what), (what,))
-    values = scenario_values(what) if what else {}
-    axes = {**defaults(), **{axis: items(axis, value) for axis, value in values.items()}}
+    values = parse_scenario(what) if what else {}
+    axes = {**build_default_axes(), **{axis: parse_axis(axis, value) for axis, value in values.items()}}
     text = yaml.safe_dump({**values, **options}, sort_keys=False)
-    return Preset(axes, name="runs", text=text, source=OPTIONS)
+    return Preset(axes, name="runs", text=text, source=OPTIONS_SOURCE)
 
 
-def _as_file(values: Mapping[str, Any]) -> YamlFile:
+def _convert_to_file(values: Mapping[str, Any]) -> YamlFile:
     """Convert a dict to the file that would contain it; refuse values that YAML does not have."""
     try:
         # Through YAML, so that a dict has the rules and the errors of a file.
-        text = yaml.safe_dump(plain_values(values), sort_keys=False)
+        text = yaml.safe_dump(convert_to_yaml_types(values), sort_keys=False)
     except yaml.YAMLError as error:
         raise ConfigError(
             f"the grid's dict: {' '.join(map(str, error.args))}; expected plain values"
@@ -241,53 +250,53 @@ def _as_file(values: Mapping[str, Any]) -> YamlFile:
     return YamlFile("the grid's dict", text.encode(), has_lines=False)
 
 
-def plain_values(value: Any) -> Any:
+def convert_to_yaml_types(value: Any) -> Any:
     """Convert tuples, ranges, paths and NumPy's numbers within a value to YAML's types."""
     if isinstance(value, Mapping):
-        return {key: plain_values(inner) for key, inner in value.items()}
+        return {key: convert_to_yaml_types(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple | range | set | frozenset):
-        return [plain_values(inner) for inner in value]
+        return [convert_to_yaml_types(inner) for inner in value]
     if isinstance(value, Path):
         return str(value)
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _widen(axes: Axes, seeds: str | None, additions: Sequence[str]) -> Axes:
+def _widen_axes(axes: Axes, seeds: str | None, additions: Sequence[str]) -> Axes:
     """Replace the seeds by those of `--seeds`, and add the values of `axis+=`."""
     if seeds is not None:
-        with at("--seeds"):
-            axes = {**axes, "seed": items("seed", seeds)}
+        with prefix_errors("--seeds"):
+            axes = {**axes, "seed": parse_axis("seed", seeds)}
     for text in additions:
-        with at(text):
-            axes = extend(axes, text)
+        with prefix_errors(text):
+            axes = add_values(axes, text)
     return axes
 
 
-def _narrow(axes: Axes, filters: Sequence[str]) -> Axes:
+def _narrow_axes(axes: Axes, filters: Sequence[str]) -> Axes:
     """Restrict the axes to the values that all filters allow."""
-    whole = axes
+    all_axes = axes
     for text in filters:
-        chosen = filter_of(text)
-        with at(f"--where {text}"):
-            axes = keep(axes, choose(chosen, whole))
+        chosen = parse_filter(text)
+        with prefix_errors(f"--where {text}"):
+            axes = restrict_axes(axes, parse_choice(chosen, all_axes))
     return axes
 
 
-def expand(preset: Preset, data_dir: Path) -> tuple[RunConfig, ...]:
+def expand_preset(preset: Preset, data_dir: Path) -> tuple[RunConfig, ...]:
     """Build one configuration for every combination of the axes that is not excluded.
 
     Raises:
         ConfigError: if one of them is invalid, two of them are the same run, or none is left.
     """
-    expander = _Expander(preset, data_dir)
-    order = in_run_order(preset.axes)
+    expander = _RunBuilder(preset, data_dir)
+    order = sort_axes(preset.axes)
     seen: dict[str, RunConfig] = {}
     for combination in product(*(preset.axes[axis] for axis in order)):
         values = dict(zip(order, combination, strict=True))
         labels = {axis: item.label for axis, item in values.items()}
-        if any(allows(choice, labels) for choice in preset.excluded):
+        if any(is_allowed(choice, labels) for choice in preset.excluded):
             continue
-        run = expander.run(values)
+        run = expander.build_run(values)
         # Two combinations may be the same run, as with 0.5 and 5e-1 on one axis.
         if run.run_id in seen:
             raise ConfigError(f"the same run twice: {run.name} ({run.run_id}); check the lists for repeats")
@@ -297,34 +306,34 @@ def expand(preset: Preset, data_dir: Path) -> tuple[RunConfig, ...]:
     return tuple(seen.values())
 
 
-class _Expander:
+class _RunBuilder:
     """Builds runs. Costly steps, such as reading a folder of images, are done once for all of them."""
 
     def __init__(self, preset: Preset, data_dir: Path) -> None:
         self._preset = preset
         self._data_dir = data_dir
-        self._templates: dict[tuple[Item | Override, ...], RunConfig] = {}
+        self._templates: dict[tuple[GivenValue | Override, ...], RunConfig] = {}
         self._datasets: dict[str, Dataset] = {}
         self._checked: set[tuple[str, Split]] = set()
 
-    def run(self, items: Mapping[str, Item]) -> RunConfig:
+    def build_run(self, items: Mapping[str, GivenValue]) -> RunConfig:
         """Build the run with these values of the axes; an error names the line of the key."""
         labels = {axis: item.label for axis, item in items.items()}
-        held = tuple(override for override in self._preset.overrides if allows(override.when, labels))
+        held = tuple(override for override in self._preset.overrides if is_allowed(override.when, labels))
         # Items compare by identity (`eq=False`): runs with the same objects have the same values, without
         # comparing them.
-        kind: tuple[Item | Override, ...] = (
+        kind: tuple[GivenValue | Override, ...] = (
             *(item for axis, item in items.items() if axis not in INDEPENDENT or item.is_default),
             *held,
         )
-        with self._locate(items, held):
+        with self._locate_errors(items, held):
             if kind not in self._templates:
-                self._templates[kind] = self._complete(items, held)
-            run = self._vary(self._templates[kind], items)
+                self._templates[kind] = self._complete_run(items, held)
+            run = self._replace_independent(self._templates[kind], items)
             self._check_parts(run)
         return run
 
-    def _complete(self, items: Mapping[str, Item], held: Sequence[Override]) -> RunConfig:
+    def _complete_run(self, items: Mapping[str, GivenValue], held: Sequence[Override]) -> RunConfig:
         """Complete the configuration that runs with these values share: defaults, derived values."""
         values = {axis: item.value for axis, item in items.items() if axis in AXES}
         # Left out, so that `complete` sets the number of clients, and below the kind, that the data set
@@ -339,19 +348,19 @@ class _Expander:
         # In the order of precedence: shared keys, overrides, further axes, changes of the command line.
         fixed = {key: item.value for key, item in self._preset.fixed.items()}
         values |= fixed
-        values["split"] = merge(fixed.get("split", {}), split)
+        values["split"] = merge_mappings(fixed.get("split", {}), split)
         for override in held:
-            values = merge(values, override.then)
+            values = merge_mappings(values, override.then)
         for axis, item in items.items():
             if axis not in AXES:
-                values = with_value(values, axis.split("."), item.value, f"axis {axis}")
+                values = set_value(values, axis.split("."), item.value, f"axis {axis}")
         for change in self._preset.changes:
-            values = change.apply(values)
-        config = complete(values, self._data_dir)
+            values = change.apply_to(values)
+        config = complete_config(values, self._data_dir)
         check_idle(config, values, self._preset.searched)
         return config
 
-    def _vary(self, template: RunConfig, items: Mapping[str, Item]) -> RunConfig:
+    def _replace_independent(self, template: RunConfig, items: Mapping[str, GivenValue]) -> RunConfig:
         """Replace the values of the `INDEPENDENT` axes in `template` by the run's own."""
         return template.with_values(
             **{axis: items[axis].value for axis in INDEPENDENT if not items[axis].is_default}
@@ -360,29 +369,31 @@ class _Expander:
     def _check_parts(self, run: RunConfig) -> None:
         """Check, without the images, that the split fits the data set, and that every key has an effect."""
         if run.dataset not in self._datasets:
-            self._datasets[run.dataset] = find(run.dataset, self._data_dir)
+            self._datasets[run.dataset] = find_dataset(run.dataset, self._data_dir)
         dataset = self._datasets[run.dataset]
         # Once for each split: what it needs to know of a folder or file of the user's takes long to read.
         if (run.scenario, run.split) not in self._checked:
-            kinds.check(run.split_scenario, facts_of(dataset, run.split), run.split, run.seed)
+            kinds.check_split(
+                run.split_scenario, add_partition_facts(dataset, run.split), run.split, run.seed
+            )
             self._checked.add((run.scenario, run.split))
         check_keys(run, dataset, self._preset.searched)
 
     @contextmanager
-    def _locate(self, items: Mapping[str, Item], held: Sequence[Override]) -> Iterator[None]:
+    def _locate_errors(self, items: Mapping[str, GivenValue], held: Sequence[Override]) -> Iterator[None]:
         """Put the line of the key at fault before an error of the block."""
         try:
             yield
         except ConfigError as error:
-            key = key_of(error)
-            place, value = self._find(key, items, held)
-            with at(place):
-                if isinstance(value, list) and is_of_one_value(error):
-                    raise ConfigError(f"{error}; {as_axis('.'.join(key), value)}", key) from error
+            key = find_key(error)
+            place, value = self._find_place(key, items, held)
+            with prefix_errors(place):
+                if isinstance(value, list) and has_list_for_value(error):
+                    raise ConfigError(f"{error}; {suggest_axis('.'.join(key), value)}", key) from error
                 raise
 
-    def _find(
-        self, key: tuple[str, ...], items: Mapping[str, Item], held: Sequence[Override]
+    def _find_place(
+        self, key: tuple[str, ...], items: Mapping[str, GivenValue], held: Sequence[Override]
     ) -> tuple[Place | None, Any]:
         """Find the line where a key, or the nearest one above it, got its value, and the key's value.
 
@@ -393,16 +404,20 @@ class _Expander:
             *(({axis: item.value}, item.place) for axis, item in items.items() if axis in AXES),
             *(({key: item.value}, item.place) for key, item in self._preset.fixed.items()),
             *(
-                ({name: value}, override.place.under(name))
+                ({name: value}, override.place.locate_part(name))
                 for override in held
                 for name, value in override.then.items()
             ),
-            *((nested({axis: item.value}), item.place) for axis, item in items.items() if axis not in AXES),
-            *((change.apply({}), None) for change in self._preset.changes),
+            *(
+                (nest_keys({axis: item.value}), item.place)
+                for axis, item in items.items()
+                if axis not in AXES
+            ),
+            *((change.apply_to({}), None) for change in self._preset.changes),
         ]
         for length in range(len(key), 0, -1):
             for values, place in reversed(given):
-                if value := value_at(values, key[:length]):
-                    at_key = place.under(*key[1:length]) if place else None
+                if value := find_value(values, key[:length]):
+                    at_key = place.locate_part(*key[1:length]) if place else None
                     return at_key, value[0] if length == len(key) else None
         return None, None

@@ -16,7 +16,7 @@ MOST_BYTES = 1 << 20
 """Most bytes of a file."""
 MOST_NESTED = 100
 """Most brackets within brackets: the time that PyYAML takes grows with the square of their number."""
-Step = str | int
+PathStep = str | int
 """A step of a path: a key, or the position of a list item."""
 
 
@@ -51,7 +51,7 @@ class YamlFile:
         Raises:
             ConfigError: if it is not YAML, or not a mapping.
         """
-        values, self._root = _parse(content, name)
+        values, self._root = _parse_yaml(content, name)
         if not isinstance(values, dict):
             what = {type(None): "the file is empty", list: "not a list"}.get(type(values), "not one value")
             what += ", and a space after each colon" if isinstance(values, str) and ":" in values else ""
@@ -61,12 +61,12 @@ class YamlFile:
         self.text = content.decode(errors="replace")
         self.values: dict[str, Any] = {str(key): value for key, value in values.items()}
 
-    def line(self, path: tuple[Step, ...]) -> int:
+    def find_line(self, path: tuple[PathStep, ...]) -> int:
         """Find the line, from 1, at `path`, or at the longest part of it that exists."""
         node = self._root
         line = 0
         for step in path:
-            inner = _inside(node, step)
+            inner = _find_inner(node, step)
             if inner is None:
                 break
             mark, node = inner
@@ -79,20 +79,20 @@ class Place:
     """A place in a file; as text `my.yaml, line 12`, or `training.rounds` without lines."""
 
     file: YamlFile
-    path: tuple[Step, ...] = ()
+    path: tuple[PathStep, ...] = ()
 
     def __str__(self) -> str:
         if not self.file.has_lines:
             return ".".join(map(str, self.path)) or self.file.name
-        return f"{self.file.name}, line {self.file.line(self.path)}"
+        return f"{self.file.name}, line {self.file.find_line(self.path)}"
 
-    def under(self, *steps: Step) -> "Place":
+    def locate_part(self, *steps: PathStep) -> "Place":
         """Locate a part of what is at this place."""
         return Place(self.file, (*self.path, *steps))
 
 
 @contextmanager
-def at(place: Place | str | None) -> Iterator[None]:
+def prefix_errors(place: Place | str | None) -> Iterator[None]:
     """Put `place` before the message of a `ConfigError` in the block; None changes nothing."""
     try:
         yield
@@ -108,7 +108,7 @@ def parse_value(text: str, source: str) -> Any:
     Raises:
         ConfigError: if it is not YAML.
     """
-    return _parse(text, source)[0]
+    return _parse_yaml(text, source)[0]
 
 
 def parse_values(text: str, source: str) -> list[Any]:
@@ -142,18 +142,18 @@ def split_at_commas(text: str, source: str) -> list[str]:
     return names
 
 
-def in_one_line(value: Any) -> str:
+def format_yaml(value: Any) -> str:
     """Format a value as a piece of YAML on one line, such as `[1, 5]` or `{local_epochs: 5}`."""
     text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=MOST_BYTES)
     return text.removesuffix("...\n").strip()
 
 
-def as_axis(key: str, values: Any) -> str:
+def suggest_axis(key: str, values: Any) -> str:
     """Suggest, as the end of a message, how a file gives several values to a key."""
-    return f"for a run with each of them write `axes: {{{key}: {in_one_line(values)}}}` into the file"
+    return f"for a run with each of them write `axes: {{{key}: {format_yaml(values)}}}` into the file"
 
 
-def _parse(content: str | bytes, source: str) -> tuple[Any, yaml.Node | None]:
+def _parse_yaml(content: str | bytes, source: str) -> tuple[Any, yaml.Node | None]:
     """Parse YAML into values and the node that has their lines."""
     try:
         loader = _Loader(content)
@@ -161,7 +161,7 @@ def _parse(content: str | bytes, source: str) -> tuple[Any, yaml.Node | None]:
         if node is None:
             return None, None
         # Before values are constructed: that is where aliases multiply and fill the memory.
-        if _size(node, {}) > MOST_PARTS:
+        if _count_parts(node, {}) > MOST_PARTS:
             raise ConfigError(f"{source} has more than {MOST_PARTS} keys and values, aliases written out")
         return loader.construct_document(node), node
     except _MisleadingNumber as error:
@@ -171,7 +171,7 @@ def _parse(content: str | bytes, source: str) -> tuple[Any, yaml.Node | None]:
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         problem = " ".join(part for part in (error.context, error.problem) if part)
-        raise ConfigError(f"{source} is not YAML: {line}{problem}{_advice(problem)}") from error
+        raise ConfigError(f"{source} is not YAML: {line}{problem}{_suggest_fix(problem)}") from error
     except RecursionError as error:
         raise ConfigError(f"{source}: lists and keys are nested too deeply, or contain themselves") from error
     except ConfigError:
@@ -183,14 +183,14 @@ def _parse(content: str | bytes, source: str) -> tuple[Any, yaml.Node | None]:
         raise ConfigError(f"{source} is not YAML: {' '.join(str(error).split())}") from error
 
 
-def _advice(problem: str) -> str:
+def _suggest_fix(problem: str) -> str:
     """Suggest how the two most frequent mistakes are mended."""
     if "'\\t'" in problem:
         return "; indent with spaces"
     return "; expected KEY: VALUE, with a space after the colon" if "expected ':'" in problem else ""
 
 
-def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
+def _count_parts(node: yaml.Node, sizes: dict[int, int]) -> int:
     """Count the parts of a node as if each alias were written out; `sizes` caches them by node id."""
     if id(node) not in sizes:
         parts: list[yaml.Node] = []
@@ -198,11 +198,11 @@ def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
             parts = node.value
         elif isinstance(node, yaml.MappingNode):
             parts = [part for pair in node.value for part in pair]
-        sizes[id(node)] = 1 + sum(_size(part, sizes) for part in parts)
+        sizes[id(node)] = 1 + sum(_count_parts(part, sizes) for part in parts)
     return sizes[id(node)]
 
 
-def _inside(node: yaml.Node | None, step: Step) -> tuple[yaml.Mark, yaml.Node] | None:
+def _find_inner(node: yaml.Node | None, step: PathStep) -> tuple[yaml.Mark, yaml.Node] | None:
     """Find the place and the node one step below `node`; None if there is none."""
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
         return node.value[step].start_mark, node.value[step]

@@ -16,63 +16,65 @@ from typing import Any
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, RunError
-from fedgrid.engine.runtime.clients.placement import Node, Placement, Request, plan
+from fedgrid.engine.runtime.clients.placement import Node, Placement, PlacementRequest, plan_placement
 from fedgrid.grids.ray_cluster import address_space
-from fedgrid.grids.ray_cluster.local import SETTINGS, alone, few_processes, private_folder
-from fedgrid.grids.ray_cluster.nodes import check_gpus, cluster_nodes, local_nodes
-from fedgrid.grids.ray_cluster.token import make_private, send_token, token_file
+from fedgrid.grids.ray_cluster.local import RAY_SETTINGS, create_private_folder, limit_processes, lock_start
+from fedgrid.grids.ray_cluster.nodes import check_gpus, read_cluster_nodes, read_local_nodes
+from fedgrid.grids.ray_cluster.token import enable_token, find_token_file, protect_token
 
-AUTO = Request()
+DEFAULT_REQUEST = PlacementRequest()
 LOCAL = "local"
 """Ray's name for a cluster of its own, on this machine."""
 AUTO_ADDRESS = "auto"
 """Ray's name for the cluster that runs on this machine."""
 HOST_AND_PORT = re.compile(r"[\w.-]+:\d+|\[[0-9a-fA-F:.]+\]:\d+")
-QUIET: Mapping[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-ROOT = 0
+QUIET_OPTIONS: Mapping[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+ROOT_ID = 0
 """Id of the user who may start a cluster for all users of a machine."""
-INSTEAD = "RAY_ADDRESS=local starts a Ray of its own, and --in-process needs none"
+ALTERNATIVES = "RAY_ADDRESS=local starts a Ray of its own, and --in-process needs none"
 """Advice where a cluster cannot be used."""
 ANSWER_SECONDS = 3.0
 """Seconds to wait for a connection to a cluster."""
 
 
-def known_nodes(request: Request = AUTO) -> tuple[Node, ...] | None:
+def find_nodes(request: PlacementRequest = DEFAULT_REQUEST) -> tuple[Node, ...] | None:
     """Find the nodes of the cluster without starting Ray; None if only the cluster can tell.
 
     Raises:
         ConfigError: if this machine has GPUs that torch cannot use, unless the request asks for none.
     """
-    send_token()
+    enable_token()
     # A process that is connected has imported Ray. Others need not, which takes half a second.
     if "ray" in sys.modules and sys.modules["ray"].is_initialized():
-        return cluster_nodes()
-    if address() != LOCAL:
+        return read_cluster_nodes()
+    if find_address() != LOCAL:
         return None
     check_gpus(request)
-    return local_nodes()
+    return read_local_nodes()
 
 
-def nodes_to_run_on(*, in_process: bool, request: Request = AUTO) -> tuple[Node, ...]:
+def find_nodes_to_run_on(
+    *, in_process: bool, request: PlacementRequest = DEFAULT_REQUEST
+) -> tuple[Node, ...]:
     """Find the nodes that a grid would run on; connects to the cluster if need be.
 
     None of them if it would run in this process: then nothing looks for Ray.
 
     Raises:
         RunError: if the cluster does not answer.
-        ConfigError: as `known_nodes`.
+        ConfigError: as `find_nodes`.
     """
     if in_process:
         return ()
-    nodes = known_nodes(request)
+    nodes = find_nodes(request)
     if nodes is not None:
         return nodes
-    with connected():
-        return cluster_nodes()
+    with connect_to_ray():
+        return read_cluster_nodes()
 
 
 @contextmanager
-def connected() -> Iterator[None]:
+def connect_to_ray() -> Iterator[None]:
     """Connect to the cluster of RAY_ADDRESS or of this machine, else start one here, within the block.
 
     Raises:
@@ -81,47 +83,47 @@ def connected() -> Iterator[None]:
     """
     import ray
 
-    send_token()
+    enable_token()
     if ray.is_initialized():
         yield
         return
     # 1. Memory, token and address are checked first: Ray itself would wait for minutes, crash, or create a
     # token that all users of the machine can read.
-    address_space.check(address_space.RAY)
-    place = address()
-    make_private(create=place == LOCAL)
-    check_answers(place)
+    address_space.check_limit(address_space.RAY_BYTES)
+    place = find_address()
+    protect_token(create=place == LOCAL)
+    check_address(place)
     # 2. Only a cluster that this process connected to is left at the end; one that the program had before is
     # not.
     with ExitStack() as stack:
-        _connect(place, stack)
+        _connect_or_start(place, stack)
         try:
             yield
         finally:
             ray.shutdown()
 
 
-def _connect(place: str, stack: ExitStack) -> None:
+def _connect_or_start(place: str, stack: ExitStack) -> None:
     """Connect to a cluster, or start one; what `LOCAL` needs until its end enters the `stack`.
 
     Raises:
-        RunError: as `connected`.
+        RunError: as `connect_to_ray`.
     """
     import ray
 
     try:
         if place == LOCAL:
-            folder = stack.enter_context(private_folder())
-            with alone(folder.parent), _deferred_interrupt():
-                _start(folder)
+            folder = stack.enter_context(create_private_folder())
+            with lock_start(folder.parent), _defer_interrupt():
+                _start_ray(folder)
         else:
-            with _deferred_interrupt():
-                ray.init(address=place, **QUIET)
+            with _defer_interrupt():
+                ray.init(address=place, **QUIET_OPTIONS)
     except Exception as error:
-        raise RunError(_refusal(place, error)) from error
+        raise RunError(_describe_refusal(place, error)) from error
 
 
-def _refusal(place: str, error: Exception) -> str:
+def _describe_refusal(place: str, error: Exception) -> str:
     """Describe in one line why Ray cannot be used, and what to do."""
     # Between the first and the last line there are Ray's logs and a traceback.
     lines = str(error).strip().splitlines() or [type(error).__name__]
@@ -133,29 +135,29 @@ def _refusal(place: str, error: Exception) -> str:
         return f"Ray cannot be started here ({cause}); {step}"
     return (
         f"the Ray cluster at {place} cannot be used ({cause}); if it wants another token: copy "
-        f"~/.ray/auth_token of the user who started it to {token_file()}, and set RAY_AUTH_MODE=token; "
-        f"{INSTEAD}"
+        f"~/.ray/auth_token of the user who started it to {find_token_file()}, and set RAY_AUTH_MODE=token; "
+        f"{ALTERNATIVES}"
     )
 
 
-def _start(folder: Path) -> None:
+def _start_ray(folder: Path) -> None:
     """Start Ray on this machine, with its logs and sockets in `folder`."""
     import ray
 
-    [node] = local_nodes()
-    with few_processes():
+    [node] = read_local_nodes()
+    with limit_processes():
         ray.init(
             address=LOCAL,
             include_dashboard=False,
             # Without a number Ray would also count GPUs that torch cannot use.
             num_gpus=int(node.gpus),
-            _system_config=dict(SETTINGS),
+            _system_config=dict(RAY_SETTINGS),
             _temp_dir=str(folder / "ray"),
-            **QUIET,
+            **QUIET_OPTIONS,
         )
 
 
-def check_answers(address: str) -> None:
+def check_address(address: str) -> None:
     """Check that an address is `local`, or HOST:PORT where something answers.
 
     Ray itself would try for minutes, and print a line each time.
@@ -166,18 +168,18 @@ def check_answers(address: str) -> None:
     if address == LOCAL:
         return
     if address == AUTO_ADDRESS:
-        raise ConfigError(f"RAY_ADDRESS=auto: no Ray cluster of yours runs on this machine; {INSTEAD}")
+        raise ConfigError(f"RAY_ADDRESS=auto: no Ray cluster of yours runs on this machine; {ALTERNATIVES}")
     if not HOST_AND_PORT.fullmatch(address):
         raise ConfigError(
             f"RAY_ADDRESS={address}: expected HOST:PORT, as `ray start` prints it (its usual port is "
-            f"6379); {INSTEAD}"
+            f"6379); {ALTERNATIVES}"
         )
-    if not _answers(address):
-        raise ConfigError(f"the Ray cluster at {address} does not answer; {INSTEAD}")
+    if not _is_reachable(address):
+        raise ConfigError(f"the Ray cluster at {address} does not answer; {ALTERNATIVES}")
 
 
-def placements(
-    runs: Iterable[RunConfig], nodes: Sequence[Node], request: Request, num_runs: int
+def compute_placements(
+    runs: Iterable[RunConfig], nodes: Sequence[Node], request: PlacementRequest, num_runs: int
 ) -> Mapping[int, Placement]:
     """Compute number of clients -> placement of a run with that many.
 
@@ -196,10 +198,13 @@ def placements(
     stacks: dict[int, int] = {}
     for run in runs:
         stacks[run.clients] = min(run.training.stacked, stacks.get(run.clients, run.training.stacked))
-    return {clients: plan(clients, nodes, request, num_runs, stacks[clients]) for clients in sorted(stacks)}
+    return {
+        clients: plan_placement(clients, nodes, request, num_runs, stacks[clients])
+        for clients in sorted(stacks)
+    }
 
 
-def num_to_place(runs: Sequence[RunConfig], *, by_shared_prefix: bool = False) -> int:
+def count_concurrent_runs(runs: Sequence[RunConfig], *, by_shared_prefix: bool = False) -> int:
     """Count the runs that can make progress at the same time.
 
     With a round cache (`by_shared_prefix`) that is one for each shared prefix: of two runs that share their
@@ -208,15 +213,15 @@ def num_to_place(runs: Sequence[RunConfig], *, by_shared_prefix: bool = False) -
     return len({run.shared_prefix for run in runs}) if by_shared_prefix else len(runs)
 
 
-def address() -> str:
+def find_address() -> str:
     """Find the address of the cluster to use; `LOCAL` if a new one is to be started."""
     given = os.environ.get("RAY_ADDRESS", "").strip()
     if given == AUTO_ADDRESS:
-        return _read_note() or given
-    return given or _read_note() or LOCAL
+        return _read_address_file() or given
+    return given or _read_address_file() or LOCAL
 
 
-def _read_note() -> str | None:
+def _read_address_file() -> str | None:
     """Read the address that `ray start` has left in a file; None if it does not answer.
 
     The file of another user is not trusted: that cluster would get our token and run our code.
@@ -228,10 +233,10 @@ def _read_note() -> str | None:
             owner, address = os.fstat(note.fileno()).st_uid, note.read(200).strip()
     except (OSError, ValueError):
         return None
-    return address if owner in (os.getuid(), ROOT) and _answers(address) else None
+    return address if owner in (os.getuid(), ROOT_ID) and _is_reachable(address) else None
 
 
-def _answers(address: str) -> bool:
+def _is_reachable(address: str) -> bool:
     """Check whether something accepts connections at HOST:PORT."""
     host, _, port = address.rpartition(":")
     try:
@@ -242,7 +247,7 @@ def _answers(address: str) -> bool:
 
 
 @contextmanager
-def _deferred_interrupt() -> Iterator[None]:
+def _defer_interrupt() -> Iterator[None]:
     """Defer the first Ctrl-C to the end of the block: during its start it would make Ray crash at exit.
 
     Python delivers it to the main thread; in another one, the block runs as it is.
@@ -252,11 +257,11 @@ def _deferred_interrupt() -> Iterator[None]:
         return
     deferred = []
 
-    def remember(number: int, frame: FrameType | None) -> None:
+    def record_signal(number: int, frame: FrameType | None) -> None:
         deferred.append(number)
         signal.signal(signal.SIGINT, before)
 
-    before = signal.signal(signal.SIGINT, remember)
+    before = signal.signal(signal.SIGINT, record_signal)
     try:
         yield
     finally:

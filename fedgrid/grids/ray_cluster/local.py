@@ -24,9 +24,9 @@ from tempfile import gettempdir
 from types import MappingProxyType
 from typing import Any
 
-from fedgrid.engine.runtime.leases.scratch import PREFIX, scratch_folder
+from fedgrid.engine.runtime.leases.scratch import PREFIX, create_scratch_folder
 
-SETTINGS: Mapping[str, Any] = MappingProxyType(
+RAY_SETTINGS: Mapping[str, Any] = MappingProxyType(
     {"enable_metrics_collection": False, "idle_worker_killing_time_threshold_ms": 20_000}
 )
 """Settings of Ray, to be copied, because Ray adds to what it is given.
@@ -44,31 +44,31 @@ TUNE_SETTINGS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Variables of Tune, unless the environment has other values: fedgrid itself shows and stores the runs."""
-KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
+SECRET_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
 """Variables with secrets that Tune would pass on in plain text."""
-LONGEST = 35
+LONGEST_FOLDER = 35
 """Most characters of the folder before the names of Ray's session and socket: Linux has room for 107 in all.
 """
-RANDOM = 8
+RANDOM_CHARACTERS = 8
 """Number of characters that Python adds to the name of a temporary folder."""
-SHORT = Path("/tmp")
+SHORT_FOLDER = Path("/tmp")
 """Folder that replaces a temporary folder with a long path."""
 
 
 @contextmanager
-def few_processes() -> Iterator[None]:
+def limit_processes() -> Iterator[None]:
     """Let `ray.init` start a cluster of few processes, which listen on loopback only, within the block."""
     from ray._private import ray_constants
     from ray._private.node import Node
 
     parts: list[tuple[Any, str, object]] = [(Node, name, method) for name, method in STAND_INS.items()]
     parts.append((ray_constants, "ENABLE_RAY_CLUSTER", False))
-    with _in_place(parts):
+    with _replace_attributes(parts):
         yield
 
 
 @contextmanager
-def light_tune() -> Iterator[None]:
+def lighten_tune() -> Iterator[None]:
     """Let Ray Tune start within the block without parts that take seconds, or that expose secrets.
 
     Its actors, and those that they start, could be any of Ray's idle workers. But Tune gives them an
@@ -82,7 +82,7 @@ def light_tune() -> Iterator[None]:
 
     parts: list[tuple[Any, str, object]] = [
         (class_cache, "DEFAULT_ENV_VARS", {}),
-        (class_cache, "ENV_VARS_TO_PROPAGATE", class_cache.ENV_VARS_TO_PROPAGATE - set(KEYS)),
+        (class_cache, "ENV_VARS_TO_PROPAGATE", class_cache.ENV_VARS_TO_PROPAGATE - set(SECRET_VARIABLES)),
         (usage, "tag_callbacks", lambda callbacks: False),
     ]
     logger = logging.getLogger("ray.tune")
@@ -91,7 +91,7 @@ def light_tune() -> Iterator[None]:
     # Tune would log the traceback of each failed trial, where the watch reports one line.
     logger.setLevel(logging.CRITICAL)
     try:
-        with _in_place(parts):
+        with _replace_attributes(parts):
             yield
     finally:
         logger.setLevel(level)
@@ -100,7 +100,7 @@ def light_tune() -> Iterator[None]:
 
 
 @contextmanager
-def _in_place(parts: Sequence[tuple[Any, str, object]]) -> Iterator[None]:
+def _replace_attributes(parts: Sequence[tuple[Any, str, object]]) -> Iterator[None]:
     """Replace attributes of Ray's within the block; `parts` are owner, name and value of each."""
     own = [getattr(owner, name) for owner, name, _ in parts]
     for owner, name, value in parts:
@@ -113,7 +113,7 @@ def _in_place(parts: Sequence[tuple[Any, str, object]]) -> Iterator[None]:
 
 
 @contextmanager
-def private_folder() -> Iterator[Path]:
+def create_private_folder() -> Iterator[Path]:
     """Create a folder of this user alone for the logs and sockets of a local Ray, which makes its own public.
 
     It lies in RAY_TMPDIR, if that is set and its path leaves room for the name of a socket, until the end of
@@ -123,13 +123,13 @@ def private_folder() -> Iterator[Path]:
         OSError: no folder can be made.
     """
     base = Path(os.environ.get("RAY_TMPDIR") or gettempdir())
-    is_short = len(str(base / PREFIX)) + RANDOM <= LONGEST
-    with scratch_folder(base if is_short else SHORT) as folder:
+    is_short = len(str(base / PREFIX)) + RANDOM_CHARACTERS <= LONGEST_FOLDER
+    with create_scratch_folder(base if is_short else SHORT_FOLDER) as folder:
         yield folder
 
 
 @contextmanager
-def alone(place: Path) -> Iterator[None]:
+def lock_start(place: Path) -> Iterator[None]:
     """Wait until no other process starts a Ray with its folder in `place`, and be the only one in the block.
 
     Each start is seconds of work for all cores: of eight at once, half were too slow for the 15 seconds that
@@ -144,18 +144,18 @@ def alone(place: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _nothing(node: Any) -> None:
+def _start_nothing(node: Any) -> None:
     """Stand in for a method of `Node` that starts a process."""
 
 
-def _no_api_server(node: Any, *, include_dashboard: bool | None, raise_on_failure: bool) -> None:
+def _skip_api_server(node: Any, *, include_dashboard: bool | None, raise_on_failure: bool) -> None:
     """Stand in for `Node.start_api_server`, which sets the address of the dashboard."""
     node._webui_url = ""
 
 
 STAND_INS: Mapping[str, Callable[..., None]] = {
-    "start_monitor": _nothing,
-    "start_log_monitor": _nothing,
-    "start_api_server": _no_api_server,
+    "start_monitor": _start_nothing,
+    "start_log_monitor": _start_nothing,
+    "start_api_server": _skip_api_server,
 }
 """Method of Ray's `Node` -> what replaces it."""

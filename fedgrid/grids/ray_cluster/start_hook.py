@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fedgrid.grids.ray_cluster.local import SETTINGS, STAND_INS
+from fedgrid.grids.ray_cluster.local import RAY_SETTINGS, STAND_INS
 
 
 def no_client_server(parameters: Any, head: bool) -> None:
@@ -28,6 +28,6 @@ def only_what_a_grid_uses(parameters: Any, head: bool) -> None:
     no_client_server(parameters, head)
     if head:
         # Only the head's settings count: the other nodes receive them from it.
-        parameters._system_config = {**(parameters._system_config or {}), **SETTINGS}
+        parameters._system_config = {**(parameters._system_config or {}), **RAY_SETTINGS}
     for name, method in STAND_INS.items():
         setattr(Node, name, method)

@@ -9,41 +9,41 @@ from stat import S_IMODE
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.atomic import create_file
 
-DEFAULT = "~/.ray/auth_token"
-NUM_BYTES = 32
+DEFAULT_TOKEN_FILE = "~/.ray/auth_token"
+TOKEN_BYTES = 32
 """Bytes of a new token, as many as Ray takes."""
-OTHERS = 0o077
-PRIVATE = 0o600
+OTHERS_MODE = 0o077
+PRIVATE_MODE = 0o600
 
 
-def token_file() -> Path:
+def find_token_file() -> Path:
     """Find the path of the token's file.
 
     Raises:
         ConfigError: there is no home folder.
     """
     try:
-        return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or DEFAULT).expanduser()
+        return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or DEFAULT_TOKEN_FILE).expanduser()
     except RuntimeError as error:
         raise ConfigError("there is no home folder for Ray's token; set HOME, or RAY_AUTH_TOKEN") from error
 
 
-def describe() -> str:
+def describe_token() -> str:
     """Describe where the token is that Ray sends, without showing it.
 
     Raises:
-        ConfigError: as `token_file`.
+        ConfigError: as `find_token_file`.
     """
     if os.environ.get("RAY_AUTH_MODE", "token").lower() != "token":
         return f"not used (RAY_AUTH_MODE={os.environ['RAY_AUTH_MODE']})"
     if os.environ.get("RAY_AUTH_TOKEN"):
         return "that of RAY_AUTH_TOKEN"
-    file = token_file()
+    file = find_token_file()
     missing = f"none; a cluster of several machines needs {file}: `ray get-auth-token --generate` makes it"
     return str(file) if file.exists() else missing
 
 
-def make_private(*, create: bool) -> None:
+def protect_token(*, create: bool) -> None:
     """Ensure, before Ray starts, that only this user can read the token; `create` a missing one.
 
     Ray would create a missing one for all users of the machine to read.
@@ -52,12 +52,12 @@ def make_private(*, create: bool) -> None:
         ConfigError: the token cannot be written.
     """
     if _is_used():
-        file = token_file()
+        file = find_token_file()
         try:
             if create and not file.exists():
-                _create(file)
+                _create_token(file)
             if file.exists():
-                _close(file)
+                _remove_others_rights(file)
         except OSError as error:
             raise ConfigError(
                 f"Ray's token {file} cannot be written: {error.strerror}; set HOME to a folder of yours, or "
@@ -65,7 +65,7 @@ def make_private(*, create: bool) -> None:
             ) from error
 
 
-def send_token() -> None:
+def enable_token() -> None:
     """Let Ray send its token, if there is one and the environment does not decide it.
 
     `ray start` requires a token as soon as there is one. `ray.init` at an address sends it only if the mode
@@ -79,7 +79,7 @@ def send_token() -> None:
         if ray.is_initialized():
             return
     if "RAY_AUTH_MODE" not in os.environ and (
-        os.environ.get("RAY_AUTH_TOKEN") or os.access(token_file(), os.R_OK)
+        os.environ.get("RAY_AUTH_TOKEN") or os.access(find_token_file(), os.R_OK)
     ):
         os.environ["RAY_AUTH_MODE"] = "token"
     if is_imported:
@@ -95,14 +95,14 @@ def _is_used() -> bool:
     return mode == "token" and not os.environ.get("RAY_AUTH_TOKEN")
 
 
-def _create(file: Path) -> None:
+def _create_token(file: Path) -> None:
     """Create the token; drivers that start together all use that of the first."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    create_file(file, token_hex(NUM_BYTES), mode=PRIVATE)
+    create_file(file, token_hex(TOKEN_BYTES), mode=PRIVATE_MODE)
 
 
-def _close(file: Path) -> None:
+def _remove_others_rights(file: Path) -> None:
     """Remove the rights of other users from a file that is ours."""
     about = file.stat()
-    if S_IMODE(about.st_mode) & OTHERS and about.st_uid == os.getuid():
-        file.chmod(S_IMODE(about.st_mode) & ~OTHERS)
+    if S_IMODE(about.st_mode) & OTHERS_MODE and about.st_uid == os.getuid():
+        file.chmod(S_IMODE(about.st_mode) & ~OTHERS_MODE)

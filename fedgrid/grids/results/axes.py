@@ -11,12 +11,12 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.grids.presets.axis_keys import (
     ALGORITHM,
     AXES,
-    SETTING,
+    SETTING_PREFIX,
     Values,
-    axis_keys,
-    pairs_of,
-    values_of,
-    variant_settings,
+    find_variant_settings,
+    format_axis_values,
+    list_axis_keys,
+    list_axis_pairs,
 )
 
 SEED, DATASET = "seed", "dataset"
@@ -25,7 +25,7 @@ PLUGIN = "plugin"
 SCENARIO = tuple(axis for axis in AXES if axis not in (SEED, ALGORITHM))
 
 
-def further_axes(configs: Sequence[RunConfig]) -> tuple[str, ...]:
+def find_further_axes(configs: Sequence[RunConfig]) -> tuple[str, ...]:
     """Find the keys besides `AXES` that are axes of a grid with these runs.
 
     A key is one if runs of one scenario and algorithm differ in it, unless an earlier axis determines its
@@ -33,32 +33,32 @@ def further_axes(configs: Sequence[RunConfig]) -> tuple[str, ...]:
     every combination of their values is run; otherwise they are variants of the algorithm. The data set is
     one too if two of them have the same short name, as `folder:a/data` and `folder:b/data`.
     """
-    differing = _differing(configs)
-    keys = [key for key in axis_keys(configs) if key.partition(".")[0] in differing]
-    settings = [key for key in keys if key.startswith(SETTING)]
-    others = [key for key in keys if not key.startswith(SETTING) and key not in AXES]
-    runs = [values_of(config, (*AXES, *others)) for config in configs] if others else []
+    differing = _find_differing_keys(configs)
+    keys = [key for key in list_axis_keys(configs) if key.partition(".")[0] in differing]
+    settings = [key for key in keys if key.startswith(SETTING_PREFIX)]
+    others = [key for key in keys if not key.startswith(SETTING_PREFIX) and key not in AXES]
+    runs = [format_axis_values(config, (*AXES, *others)) for config in configs] if others else []
     keys_so_far: list[str] = []
     for key in others:
         # Axes found so far are held fixed, so that a key which one of them determines is no axis of its
         # own.
-        if _differ(runs, (*SCENARIO, ALGORITHM, *keys_so_far), key):
+        if _has_different_values(runs, (*SCENARIO, ALGORITHM, *keys_so_far), key):
             keys_so_far.append(key)
     if len({config.dataset for config in configs}) > len({config.short_dataset for config in configs}):
         # Tables show short names, which do not tell these data sets apart.
         keys_so_far.insert(0, DATASET)
-    return (*keys_so_far, *(_settings(configs, (*AXES, *keys_so_far), settings) if settings else ()))
+    return (*keys_so_far, *(_find_setting_axes(configs, (*AXES, *keys_so_far), settings) if settings else ()))
 
 
-def naming_keys(configs: Sequence[RunConfig]) -> tuple[str, ...]:
-    """Find the keys that tell apart runs of the same name, for `name_of`.
+def find_naming_keys(configs: Sequence[RunConfig]) -> tuple[str, ...]:
+    """Find the keys that tell apart runs of the same name, for `format_run_name`.
 
     They are its further axes, and the settings by which variants of an algorithm differ.
     """
-    return tuple(dict.fromkeys((*further_axes(configs), *variant_settings(configs))))
+    return tuple(dict.fromkeys((*find_further_axes(configs), *find_variant_settings(configs))))
 
 
-def settings_of(configs: Sequence[RunConfig], settings: Sequence[str]) -> list[Values]:
+def settings_by_run(configs: Sequence[RunConfig], settings: Sequence[str]) -> list[Values]:
     """Read each run's values of some settings of its algorithm; computed once for each algorithm."""
     by_algorithm: dict[str, Values] = {}
     values = []
@@ -67,18 +67,20 @@ def settings_of(configs: Sequence[RunConfig], settings: Sequence[str]) -> list[V
         # seconds.
         algorithm = repr(config.algorithm)
         if algorithm not in by_algorithm:
-            by_algorithm[algorithm] = values_of(config, settings)
+            by_algorithm[algorithm] = format_axis_values(config, settings)
         values.append(by_algorithm[algorithm])
     return values
 
 
-def name_of(config: RunConfig, axes: Sequence[str]) -> str:
+def format_run_name(config: RunConfig, axes: Sequence[str]) -> str:
     """Format a run's name with its values of the grid's further `axes`, which tell runs of a name apart."""
-    words = ", ".join(f"{axis.removeprefix(SETTING)} {value}" for axis, value in pairs_of(config, axes))
+    words = ", ".join(
+        f"{axis.removeprefix(SETTING_PREFIX)} {value}" for axis, value in list_axis_pairs(config, axes)
+    )
     return f"{config.name} ({words})" if words else config.name
 
 
-def _differing(configs: Sequence[RunConfig]) -> set[str]:
+def _find_differing_keys(configs: Sequence[RunConfig]) -> set[str]:
     """Find the keys at the top of a configuration in which runs differ, often a few."""
     names = set(RunConfig.model_fields) if configs else set()
     return {
@@ -88,11 +90,13 @@ def _differing(configs: Sequence[RunConfig]) -> set[str]:
     }
 
 
-def _settings(configs: Sequence[RunConfig], alike: Sequence[str], settings: Sequence[str]) -> tuple[str, ...]:
+def _find_setting_axes(
+    configs: Sequence[RunConfig], alike: Sequence[str], settings: Sequence[str]
+) -> tuple[str, ...]:
     """Find the settings that are axes: runs alike in all other keys have all combinations of their values."""
     groups: dict[tuple[str | None, ...], list[Values]] = {}
-    for config, values in zip(configs, settings_of(configs, settings), strict=True):
-        group = tuple(values_of(config, alike).values())
+    for config, values in zip(configs, settings_by_run(configs, settings), strict=True):
+        group = tuple(format_axis_values(config, alike).values())
         groups.setdefault(group, []).append(values)
     complete: dict[str, None] = {}
     for members in groups.values():
@@ -103,24 +107,24 @@ def _settings(configs: Sequence[RunConfig], alike: Sequence[str], settings: Sequ
     return tuple(complete)
 
 
-def _differ(runs: Sequence[Values], alike: Sequence[str], key: str) -> bool:
+def _has_different_values(runs: Sequence[Values], alike: Sequence[str], key: str) -> bool:
     """Check whether runs that are alike in some axes have different values of `key`."""
     seen: dict[tuple[str | None, ...], str | None] = {}
     return any(seen.setdefault(tuple(run[axis] for axis in alike), run[key]) != run[key] for run in runs)
 
 
-def algorithm_names(configs: Sequence[RunConfig], axes: Sequence[str]) -> list[str]:
+def build_algorithm_names(configs: Sequence[RunConfig], axes: Sequence[str]) -> list[str]:
     """Build `Run.algorithm` of each run: `briggs`, or with settings that are no axes.
 
     As in `briggs (threshold 0.1)`, where another briggs differs from it in nothing else. `axes` are the
-    grid's further axes, as of `further_axes`. Several versions of a plugin show its digest.
+    grid's further axes, as of `find_further_axes`. Several versions of a plugin show its digest.
     """
-    settings = [key for key in axis_keys(configs) if key.startswith(SETTING)]
-    alike = (*AXES, *(axis for axis in axes if not axis.startswith(SETTING)))
+    settings = [key for key in list_axis_keys(configs) if key.startswith(SETTING_PREFIX)]
+    alike = (*AXES, *(axis for axis in axes if not axis.startswith(SETTING_PREFIX)))
     common = _common_plugins(configs)
-    values = settings_of(configs, settings)
-    cells = [tuple(values_of(config, alike).values()) for config in configs]
-    versions = [{PLUGIN: _versions(config, common[config.algorithm.name])} for config in configs]
+    values = settings_by_run(configs, settings)
+    cells = [tuple(format_axis_values(config, alike).values()) for config in configs]
+    versions = [{PLUGIN: _other_plugin_versions(config, common[config.algorithm.name])} for config in configs]
     shown = _differing_settings(cells, values)
     # Of runs with the same settings: a setting may name something of another plugin.
     same = [(*cell, *own.values()) for cell, own in zip(cells, values, strict=True)]
@@ -128,7 +132,7 @@ def algorithm_names(configs: Sequence[RunConfig], axes: Sequence[str]) -> list[s
     names = []
     for config, run_settings, version in zip(configs, values, versions, strict=True):
         method, own = config.algorithm.name, {**run_settings, **version}
-        words = [f"{key.removeprefix(SETTING)} {own[key]}" for key in shown if own[key] not in UNSET]
+        words = [f"{key.removeprefix(SETTING_PREFIX)} {own[key]}" for key in shown if own[key] not in UNSET]
         names.append(f"{method} ({', '.join(words)})" if words else method)
     return names
 
@@ -142,7 +146,7 @@ def _common_plugins(configs: Sequence[RunConfig]) -> dict[str, set[str]]:
     return common
 
 
-def _versions(config: RunConfig, common: set[str]) -> str | None:
+def _other_plugin_versions(config: RunConfig, common: set[str]) -> str | None:
     """Format the first digits of the digests of a run's plugins that are not `common`, None if all are."""
     return "+".join(digest[:6] for digest in config.plugin_digests if digest not in common) or None
 

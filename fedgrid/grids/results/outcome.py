@@ -9,19 +9,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from fedgrid.algorithms.registry import row_in_papers
+from fedgrid.algorithms.registry import find_paper_row
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.integrity.made_with import parts_of
-from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.integrity.made_with import load_parts
+from fedgrid.engine.runtime.run.run_folder import RunFolder, build_folder_path
 from fedgrid.engine.runtime.storage.atomic import disk_errors, set_aside
-from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, check_run, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, check_run, unseal_file
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.checked_runs import CheckedRuns, Stat
-from fedgrid.grids.results.times import Times, times_of
+from fedgrid.grids.results.times import Times, read_times
 from fedgrid.manifest import CONFIG, MANIFEST, TIMES
-from fedgrid.sealed_json import seal
+from fedgrid.sealed_json import seal_values
 from fedgrid.tracking.scoring.run import DAMAGED, FAILED, FINISHED
-from fedgrid.tracking.scoring.scores import VERSION, score_run
+from fedgrid.tracking.scoring.scores import SCORING_VERSION, score_run
 
 WAITING = "not started"
 SCORES = "scores.json"
@@ -32,7 +32,7 @@ LARGEST_COUNT = 1 << 53
 """Largest count that a score can be: above it a float does not hold every whole number."""
 
 
-class Look(NamedTuple):
+class RunStatus(NamedTuple):
     """Whether a run is finished, what is damaged, and its times."""
 
     is_finished: bool
@@ -50,31 +50,31 @@ def is_finished(storage: Storage, config: RunConfig) -> bool:
     Raises:
         OtherVersion: another fedgrid wrote it.
     """
-    return look(storage, config).is_finished
+    return inspect_run(storage, config).is_finished
 
 
-def look(storage: Storage, config: RunConfig) -> Look:
+def inspect_run(storage: Storage, config: RunConfig) -> RunStatus:
     """Inspect the files of a run. Files that have not changed since the last time are not read again.
 
     Raises:
         OtherVersion: another fedgrid wrote it.
     """
-    folder = folder_of(storage.root, config)
+    folder = build_folder_path(storage.root, config)
     try:
-        manifest = RunFolder(storage, config).manifest()
+        manifest = RunFolder(storage, config).load_manifest()
     except (DamagedFile, UnreadableFile) as error:
-        return Look(False, str(error), Times())
+        return RunStatus(False, str(error), Times())
     if manifest is None or not manifest.is_finished:
-        return Look(False, None, Times())
+        return RunStatus(False, None, Times())
     # The signatures are taken before the files are read: a write in between shows as a change next time.
     names = (SCORES, MANIFEST, *manifest.files)
-    stats = tuple([_signature(f"{folder}/{name}") for name in names])
+    stats = tuple([_read_stat(f"{folder}/{name}") for name in names])
     has_scores, *_ = stats
-    why, times = _check(storage, config, folder, stats)
-    return Look(why is None and bool(has_scores), why, times)
+    damage_cause, times = _check_files(storage, config, folder, stats)
+    return RunStatus(damage_cause is None and bool(has_scores), damage_cause, times)
 
 
-def state(storage: Storage, config: RunConfig) -> tuple[str, str, Times]:
+def read_state(storage: Storage, config: RunConfig) -> tuple[str, str, Times]:
     """Read a run's state, the cause of a failure or damage, and its times.
 
     The state is `finished`, `failed`, `damaged`, `not started` or as in `7 of 15 rounds`.
@@ -82,12 +82,12 @@ def state(storage: Storage, config: RunConfig) -> tuple[str, str, Times]:
     Raises:
         OtherVersion: another fedgrid wrote it.
     """
-    now = look(storage, config)
+    now = inspect_run(storage, config)
     if now.is_finished:
         return FINISHED, "", now.times
     folder = RunFolder(storage, config)
     # A recorded failure comes before damage: its cause explains files that lack rounds.
-    if failure := folder.failure():
+    if failure := folder.read_failure():
         return FAILED, failure.cause, Times()
     if now.damage:
         return DAMAGED, now.damage, Times()
@@ -95,7 +95,7 @@ def state(storage: Storage, config: RunConfig) -> tuple[str, str, Times]:
     return f"{rounds} of {config.training.rounds} rounds" if rounds else WAITING, "", Times()
 
 
-def damage(storage: Storage, config: RunConfig) -> str | None:
+def find_damage(storage: Storage, config: RunConfig) -> str | None:
     """Find what is damaged in a run that its manifest calls finished, in one line; None if nothing is.
 
     It is None too for a run that is not called finished.
@@ -103,7 +103,7 @@ def damage(storage: Storage, config: RunConfig) -> str | None:
     Raises:
         OtherVersion: another fedgrid wrote it.
     """
-    return look(storage, config).damage
+    return inspect_run(storage, config).damage
 
 
 def read_scores(folder: Path, run_id: str) -> dict[str, Any]:
@@ -117,15 +117,15 @@ def read_scores(folder: Path, run_id: str) -> dict[str, Any]:
     """
     # Records stay as they are when a score changes, so that old runs need no new training.
     version, scores = _stored_scores(folder, run_id)
-    if version == VERSION:
+    if version == SCORING_VERSION:
         return scores
     algorithm = json.loads((folder / CONFIG).read_bytes())["algorithm"]["name"]
-    return score_run(folder, row_in_papers(algorithm))
+    return score_run(folder, find_paper_row(algorithm))
 
 
 def _stored_scores(folder: Path, run_id: str) -> tuple[int, dict[str, Any]]:
     """Read the stored scores of a run and their version of the scoring; raises as `read_scores`."""
-    scores = unseal(folder / SCORES)
+    scores = unseal_file(folder / SCORES)
     check_run(folder / SCORES, scores.pop(RUN_ID, None), run_id)
     wrong = [name for name, value in scores.items() if not _is_number(value)]
     if wrong:
@@ -140,14 +140,14 @@ def write_scores(config: RunConfig, storage: Storage) -> None:
         RecordsError: if it has none.
         RunError: if the files cannot be sent to the storage.
     """
-    folder = folder_of(storage.root, config)
+    folder = build_folder_path(storage.root, config)
     with disk_errors(folder):
-        scores = score_run(folder, row_in_papers(config.algorithm.name))
+        scores = score_run(folder, find_paper_row(config.algorithm.name))
         # The storage refuses to replace a file by another content, so a damaged one is moved away first.
-        if damage(storage, config):
+        if find_damage(storage, config):
             set_aside(folder, [SCORES])
-        about = {RUN_ID: config.run_id, **({SCORING: VERSION} if VERSION > 1 else {})}
-        storage.put({f"{folder.name}/{SCORES}": seal({**about, **scores}, indent=2).encode()})
+        about = {RUN_ID: config.run_id, **({SCORING: SCORING_VERSION} if SCORING_VERSION > 1 else {})}
+        storage.put({f"{folder.name}/{SCORES}": seal_values({**about, **scores}, indent=2).encode()})
 
 
 def _is_number(value: object) -> bool:
@@ -164,44 +164,44 @@ def trust_times(storage: Storage) -> Iterator[None]:
     Bits that a disk has lost change none of them: commands that read a run's records do without this block.
     """
     checked = CheckedRuns(storage.root)
-    _TRUSTED[storage.root] = checked
+    _TRUSTED_RUNS[storage.root] = checked
     try:
         yield
     finally:
-        del _TRUSTED[storage.root]
+        del _TRUSTED_RUNS[storage.root]
         checked.save()
 
 
-def _check(
+def _check_files(
     storage: Storage, config: RunConfig, folder: Path, stats: tuple[Stat, ...]
 ) -> tuple[str | None, Times]:
     """Check a run's files for damage and read its times, unless the files are as at an earlier check."""
-    seen = _CHECKED.get(folder)
+    seen = _CHECKED_RUNS.get(folder)
     if seen is not None and seen[0] == stats:
         return seen[1:]
-    trusted = _TRUSTED.get(storage.root)
-    if trusted is not None and (numbers := trusted.numbers(folder.name, stats)):
+    trusted = _TRUSTED_RUNS.get(storage.root)
+    if trusted is not None and (numbers := trusted.read_numbers(folder.name, stats)):
         return None, Times(*numbers)
-    why = _damaged_scores(folder, config.run_id) or RunFolder(storage, config).damage()
+    damage_cause = _damaged_scores(folder, config.run_id) or RunFolder(storage, config).find_damage()
     times = Times()
-    if why is None:
+    if damage_cause is None:
         try:
             # Read for its errors only: reports need this file, so a run without it is damaged.
-            parts_of(folder)
+            load_parts(folder)
             # At a URI the mirror has only what was asked for.
-            times = times_of(folder) if not storage.uri or (folder / TIMES).exists() else Times()
+            times = read_times(folder) if not storage.uri or (folder / TIMES).exists() else Times()
         except (DamagedFile, UnreadableFile) as error:  # In a bundle, with the right checksum.
-            why = str(error)
-    _CHECKED[folder] = stats, why, times
-    if trusted is not None and why is None:
-        trusted.add(folder.name, stats)
-        trusted.note(folder.name, stats, astuple(times))
-    return why, times
+            damage_cause = str(error)
+    _CHECKED_RUNS[folder] = stats, damage_cause, times
+    if trusted is not None and damage_cause is None:
+        trusted.add_run(folder.name, stats)
+        trusted.add_numbers(folder.name, stats, astuple(times))
+    return damage_cause, times
 
 
-_CHECKED: dict[Path, tuple[tuple[Stat, ...], str | None, Times]] = {}
+_CHECKED_RUNS: dict[Path, tuple[tuple[Stat, ...], str | None, Times]] = {}
 """Folder -> signatures of its files when they were checked, their damage, and the run's times."""
-_TRUSTED: dict[Path, CheckedRuns] = {}
+_TRUSTED_RUNS: dict[Path, CheckedRuns] = {}
 """Root of a storage -> runs that earlier commands checked, within a block of `trust_times`."""
 
 
@@ -216,7 +216,7 @@ def _damaged_scores(folder: Path, run_id: str) -> str | None:
     return None
 
 
-def _signature(path: str) -> Stat:
+def _read_stat(path: str) -> Stat:
     """Read numbers that change with a file: size, times and inode; empty if there is no file."""
     try:
         about = os.stat(path)
@@ -225,7 +225,7 @@ def _signature(path: str) -> Stat:
     return about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino
 
 
-def unfinished(
+def select_unfinished(
     runs: Iterable[RunConfig], storage: Storage, until: Mapping[str, int] = MappingProxyType({})
 ) -> list[RunConfig]:
     """Select the runs that are not finished and have not reached the round in `until` (as in `Grid`)."""

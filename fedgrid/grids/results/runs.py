@@ -8,29 +8,36 @@ from typing import Any
 
 from fedgrid.algorithms import registry
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.dealing.kinds import idle_options
+from fedgrid.engine.federation.dealing.kinds import list_idle_options
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.run.run_folder import folder_of, last_round
+from fedgrid.engine.runtime.run.run_folder import build_folder_path, find_last_round
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.axes import read_where
 from fedgrid.grids.presets.axis_keys import (
     SPLIT,
-    axis_keys,
-    json_values,
-    pairs_of,
-    variant_of,
-    variant_settings,
+    find_variant_settings,
+    format_variant,
+    list_axis_keys,
+    list_axis_pairs,
+    read_json_values,
 )
-from fedgrid.grids.results.archived import is_archived
-from fedgrid.grids.results.axes import algorithm_names, further_axes, name_of
+from fedgrid.grids.results.archive_models import is_archived
+from fedgrid.grids.results.axes import build_algorithm_names, find_further_axes, format_run_name
 from fedgrid.grids.results.grid_folder import SUPERSEDED
-from fedgrid.grids.results.outcome import read_scores, state
-from fedgrid.grids.results.times import Times, times_of
+from fedgrid.grids.results.outcome import read_scores, read_state
+from fedgrid.grids.results.times import Times, read_times
 from fedgrid.tracking.names import names_line
-from fedgrid.tracking.scoring.run import FAILED, FINISHED, Run, scored_on_line, select, stopped_line
-from fedgrid.tracking.scoring.study import plain
-from fedgrid.tracking.trained import trained_line
+from fedgrid.tracking.scoring.run import (
+    FAILED,
+    FINISHED,
+    Run,
+    format_early_stops,
+    format_validation_scores,
+    select_runs,
+)
+from fedgrid.tracking.scoring.study import replace_special_characters
+from fedgrid.tracking.training_line import describe_training
 
 
 def select_where(runs: Sequence[Run], text: str) -> list[Run]:
@@ -41,12 +48,12 @@ def select_where(runs: Sequence[Run], text: str) -> list[Run]:
     """
     conditions = read_where(text)
     try:
-        return select(runs, conditions)
+        return select_runs(runs, conditions)
     except ValueError as error:
         raise ConfigError(f"--where {text}: {error}") from error
 
 
-def describe(
+def describe_configs(
     configs: Sequence[RunConfig], storage: Storage, old: Collection[RunConfig] = ()
 ) -> tuple[Run, ...]:
     """Describe runs of a grid without their results, with names that tell them apart.
@@ -54,39 +61,39 @@ def describe(
     Runs in `old` are superseded; the names of their algorithms keep them out of the means of the others. No
     file is read, but the mark of a run that may have stopped early.
     """
-    axes, settings, keys = further_axes(configs), variant_settings(configs), axis_keys(configs)
+    axes, settings, keys = find_further_axes(configs), find_variant_settings(configs), list_axis_keys(configs)
     naming = tuple(dict.fromkeys((*axes, *settings)))
     superseded = {config.run_id for config in old}
 
-    def row(config: RunConfig, algorithm: str) -> Run:
+    def describe_run(config: RunConfig, algorithm: str) -> Run:
         """Describe one run under the name of its algorithm."""
         method = config.algorithm.name
         is_old = config.run_id in superseded
-        folder = folder_of(storage.root, config)
+        folder = build_folder_path(storage.root, config)
         return Run(
             run_id=config.run_id,
-            name=name_of(config, naming),
+            name=format_run_name(config, naming),
             folder=folder,
             # Names of files and anchors are made from it.
-            dataset=plain(config.short_dataset),
+            dataset=replace_special_characters(config.short_dataset),
             split=config.split.kind,
             clients=config.clients,
             algorithm=f"{algorithm} ({SUPERSEDED})" if is_old else algorithm,
-            published=registry.row_in_papers(method),
+            published=registry.find_paper_row(method),
             seed=config.seed,
-            rounds=last_round(folder, config),
+            rounds=find_last_round(folder, config),
             method=method,
-            axes=pairs_of(config, axes),
-            variant=variant_of(config, settings) or None,
+            axes=list_axis_pairs(config, axes),
+            variant=format_variant(config, settings) or None,
             is_superseded=is_old,
             place=config.scenario,
-            values=json_values(config, keys),
-            idle=frozenset(f"{SPLIT}.{option}" for option in idle_options(config.split.kind)),
+            values=read_json_values(config, keys),
+            idle=frozenset(f"{SPLIT}.{option}" for option in list_idle_options(config.split.kind)),
             is_archived=is_archived(config),
             is_reference=registry.is_reference(method),
         )
 
-    return tuple(map(row, configs, algorithm_names(configs, axes)))
+    return tuple(map(describe_run, configs, build_algorithm_names(configs, axes)))
 
 
 def read_run(run: Run, config: RunConfig, storage: Storage) -> Run:
@@ -96,30 +103,30 @@ def read_run(run: Run, config: RunConfig, storage: Storage) -> Run:
         OtherVersion: another fedgrid wrote it.
     """
     # The scores are read only after the check of all files: those of a damaged run are not shown.
-    how, cause, times = state(storage, config)
-    if how != FINISHED:
-        return replace(run, state=how, cause=cause)
-    scores, rounds = read_scores(run.folder, run.run_id), last_round(run.folder, config)
-    return replace(run, state=how, scores=scores, times=asdict(times), rounds=rounds)
+    status, cause, times = read_state(storage, config)
+    if status != FINISHED:
+        return replace(run, state=status, cause=cause)
+    scores, rounds = read_scores(run.folder, run.run_id), find_last_round(run.folder, config)
+    return replace(run, state=status, scores=scores, times=asdict(times), rounds=rounds)
 
 
 def read_runs(
     configs: Sequence[RunConfig], storage: Storage, old: Collection[RunConfig] = ()
 ) -> tuple[Run, ...]:
-    """Describe runs of a grid as `describe` does, with what `read_run` adds.
+    """Describe runs of a grid as `describe_configs` does, with what `read_run` adds.
 
     Raises:
         OtherVersion: another fedgrid wrote one of them.
     """
-    described = describe(configs, storage, old)
+    described = describe_configs(configs, storage, old)
     return tuple(read_run(run, config, storage) for run, config in zip(described, configs, strict=True))
 
 
-def about(runs: Sequence[Run]) -> list[str]:
+def summarise_runs(runs: Sequence[Run]) -> list[str]:
     """Summarise runs of a grid in lines: their training and scores, and the papers' names of algorithms."""
     names = {run.algorithm: run.published for run in runs}
-    trained = trained_line([run.keys for run in runs])
-    lines = trained, scored_on_line(runs), stopped_line(runs), names_line(names)
+    trained = describe_training([run.keys for run in runs])
+    lines = trained, format_validation_scores(runs), format_early_stops(runs), names_line(names)
     return [line for line in lines if line]
 
 
@@ -131,20 +138,20 @@ def finished_run(config: RunConfig, storage: Storage) -> Run:
     Raises:
         DamagedFile: its scores or times cannot be read.
     """
-    [run] = describe([config], storage)
+    [run] = describe_configs([config], storage)
     scores: Mapping[str, Any] = {}
     with suppress(FileNotFoundError):
         # NFS remembers that a file was missing until its folder is read again.
         os.listdir(run.folder)
         scores = read_scores(run.folder, run.run_id)
-    return replace(run, state=FINISHED, scores=scores, times=asdict(times_of(run.folder)))
+    return replace(run, state=FINISHED, scores=scores, times=asdict(read_times(run.folder)))
 
 
 def failed_run(config: RunConfig, storage: Storage, cause: str) -> Run:
     """Describe a run that has failed after all retries."""
-    [run] = describe([config], storage)
+    [run] = describe_configs([config], storage)
     try:
-        times = times_of(run.folder)
+        times = read_times(run.folder)
     except (DamagedFile, UnreadableFile) as error:
         # The failure stays the first cause: damaged times are often its consequence.
         times, cause = Times(), f"{cause}; {error}"

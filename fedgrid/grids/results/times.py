@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedgrid.engine.runtime.run.records import read_records
-from fedgrid.record_columns import TIMINGS, schema_of
+from fedgrid.record_columns import TIMINGS, build_schema
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def computed_share(timing: Mapping[str, Any]) -> float:
     return trained / reached if reached and trained is not None else 1.0
 
 
-def round_ends(folder: Path, numbers: Iterable[int]) -> dict[int, int]:
+def read_round_ends(folder: Path, numbers: Iterable[int]) -> dict[int, int]:
     """Read the Unix time at which each round ended, in milliseconds, from the records in a run's folder.
 
     Records of an archive lack these times: their rounds follow one another, a millisecond apart, from the
@@ -48,7 +48,7 @@ def round_ends(folder: Path, numbers: Iterable[int]) -> dict[int, int]:
     Raises:
         DamagedFile: they cannot be read.
     """
-    by_number = {row["round"]: row for row in _rows(folder)}
+    by_number = {row["round"]: row for row in _read_timings(folder)}
     config = folder / "config.json"
     # The configuration is written before the first round, so its time is a lower bound of every round's
     # end.
@@ -60,28 +60,28 @@ def round_ends(folder: Path, numbers: Iterable[int]) -> dict[int, int]:
         if ended is None or (ends and ended < last):
             # Trackers refuse points of a metric whose times go back, so each end comes after the one before
             # it.
-            ended = last + 1 + int(1000 * _duration(row))
+            ended = last + 1 + int(1000 * _round_seconds(row))
         ends[number] = last = ended
     return ends
 
 
-def started_ms(folder: Path) -> int | None:
+def read_start_ms(folder: Path) -> int | None:
     """Read the Unix time at which a run's first round began, in milliseconds; None before its end.
 
     Raises:
         DamagedFile: its records cannot be read.
     """
-    first = next((row for row in _rows(folder) if row["round"] == 1), None)
-    return None if first is None else round_ends(folder, [1])[1] - int(1000 * _duration(first))
+    first = next((row for row in _read_timings(folder) if row["round"] == 1), None)
+    return None if first is None else read_round_ends(folder, [1])[1] - int(1000 * _round_seconds(first))
 
 
-def times_of(folder: Path) -> Times:
+def read_times(folder: Path) -> Times:
     """Sum the times over the records in a run's folder; all are zero without records.
 
     Raises:
         DamagedFile: they cannot be read.
     """
-    rows = _rows(folder)
+    rows = _read_timings(folder)
     return Times(
         seconds=sum(row["seconds"] for row in rows),
         uncached_seconds=sum(_uncached_seconds(row) for row in rows),
@@ -91,15 +91,15 @@ def times_of(folder: Path) -> Times:
     )
 
 
-def _rows(folder: Path) -> list[dict[str, Any]]:
+def _read_timings(folder: Path) -> list[dict[str, Any]]:
     """Read a run's timings, one row a round; no rows before its first record."""
     try:
-        return list(read_records(folder, "timings", schema_of(TIMINGS)).to_pylist())
+        return list(read_records(folder, "timings", build_schema(TIMINGS)).to_pylist())
     except FileNotFoundError:
         return []
 
 
-def _duration(timing: Mapping[str, Any]) -> float:
+def _round_seconds(timing: Mapping[str, Any]) -> float:
     """Compute the seconds between a round's start and its end."""
     return float(timing.get("seconds") or 0.0) + float(timing.get("waited_seconds") or 0.0)
 

@@ -11,21 +11,21 @@ from typing import Any
 from rich.console import Console
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.leases.scratch import scratch_folder
-from fedgrid.engine.runtime.round_cache.files import StoredFile, kept
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.leases.scratch import create_scratch_folder
+from fedgrid.engine.runtime.round_cache.files import StoredFile, list_entries
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.display.tables import duration, readable_size
+from fedgrid.grids.display.plain_console import print_plain, warn
+from fedgrid.grids.display.tables import format_duration, format_size
 from fedgrid.grids.display.text_table import TextTable
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished
-from fedgrid.grids.results.times import Times, times_of
-from fedgrid.grids.round_cache.retention import waiting_runs
+from fedgrid.grids.results.times import Times, read_times
+from fedgrid.grids.round_cache.retention import find_waiting_runs
 from fedgrid.manifest import MANIFEST, TIMES
 
-LEGEND = (
+USAGE_LEGEND = (
     "runs: finished/all; rounds: of these runs so far; cached: rounds that came from\n"
     "the cache; hits: their share; spent: the runs' own time; uncached: their time if\n"
     "there were no cache; states: as large as a model each, cached for unfinished\n"
@@ -59,13 +59,13 @@ class Usage:
     """Bytes of the states that no unfinished run of any grid needs."""
 
     @property
-    def hits(self) -> float | None:
+    def hit_share(self) -> float | None:
         """Share of the rounds that were cache hits; None before the first round."""
         return self.taken / self.rounds if self.rounds else None
 
     def as_dict(self) -> dict[str, Any]:
         """Convert the values to JSON types."""
-        return {**asdict(self), "hits": self.hits}
+        return {**asdict(self), "hits": self.hit_share}
 
 
 @dataclass(frozen=True)
@@ -100,47 +100,49 @@ def show_cache(name: str, storage: Storage, as_json: bool, console: Console) -> 
         RunError: if the storage cannot be read.
     """
     storage.pull_marks()
-    runs = GridFolder(storage, name).runs()
-    usage = cache_usage(runs, storage)
+    runs = GridFolder(storage, name).read_runs()
+    usage = measure_cache_usage(runs, storage)
     if as_json:
         print(json.dumps({"grid": name, **usage.as_dict()}))
         return
     say = partial(print_plain, console)
     rows = list(usage.shared_prefixes.values())
-    console.print(cache_table(f"Round cache, {name}", rows, usage.total))
-    say(LEGEND)
+    console.print(build_cache_table(f"Round cache, {name}", rows, usage.total))
+    say(USAGE_LEGEND)
     say()
     # Reading entries takes time too: with few hits there may be nothing saved.
     if usage.total.uncached_seconds > usage.total.seconds:
-        saved = duration(usage.total.uncached_seconds - usage.total.seconds)
-        say(f"The cache saved {saved} of {duration(usage.total.uncached_seconds)}.")
+        saved = format_duration(usage.total.uncached_seconds - usage.total.seconds)
+        say(f"The cache saved {saved} of {format_duration(usage.total.uncached_seconds)}.")
     if usage.total.can_go_bytes:
-        size = readable_size(usage.total.can_go_bytes)
+        size = format_size(usage.total.can_go_bytes)
         say(f"{size} of states are needed by no run: the next `fedgrid run` that computes one evicts them.")
     elif usage.total.states_bytes:
-        waiting = len(waiting_runs(usage.shared_prefixes, storage))
+        waiting = len(find_waiting_runs(usage.shared_prefixes, storage))
         needed = "1 unfinished run needs" if waiting == 1 else f"{waiting} unfinished runs need"
         say(f"{needed} the states, which are evicted as the runs end.")
 
 
-def cache_usage(runs: Sequence[RunConfig], storage: Storage) -> CacheUsage:
+def measure_cache_usage(runs: Sequence[RunConfig], storage: Storage) -> CacheUsage:
     """Measure the cache hits of these runs so far, and the size of the entries.
 
     Raises:
         RunError: if the storage cannot be read.
     """
-    entries = kept(storage)
-    waiting = {run.shared_prefix for run in waiting_runs({run.shared_prefix for run in runs}, storage)}
-    runs_of: dict[str, list[RunConfig]] = {}
+    entries = list_entries(storage)
+    waiting = {run.shared_prefix for run in find_waiting_runs({run.shared_prefix for run in runs}, storage)}
+    runs_by_prefix: dict[str, list[RunConfig]] = {}
     for run in runs:
-        runs_of.setdefault(run.shared_prefix, []).append(run)
-    entries_of: dict[str, list[StoredFile]] = {}
+        runs_by_prefix.setdefault(run.shared_prefix, []).append(run)
+    entries_by_prefix: dict[str, list[StoredFile]] = {}
     for entry in entries:
-        entries_of.setdefault(entry.shared_prefix, []).append(entry)
-    with _timings_in(runs, storage) as root:
+        entries_by_prefix.setdefault(entry.shared_prefix, []).append(entry)
+    with _open_timings(runs, storage) as root:
         usage = {
-            prefix: _usage(members, entries_of.get(prefix, []), prefix in waiting, storage, root)
-            for prefix, members in runs_of.items()
+            prefix: _measure_usage(
+                members, entries_by_prefix.get(prefix, []), prefix in waiting, storage, root
+            )
+            for prefix, members in runs_by_prefix.items()
         }
     # The total is the sum of every field: no two shared prefixes have a run or an entry in common.
     sums = [field.name for field in fields(Usage) if field.name != "name"]
@@ -148,7 +150,7 @@ def cache_usage(runs: Sequence[RunConfig], storage: Storage) -> CacheUsage:
     return CacheUsage(usage, total)
 
 
-def _usage(
+def _measure_usage(
     runs: Sequence[RunConfig],
     entries: Sequence[StoredFile],
     is_needed: bool,
@@ -160,7 +162,7 @@ def _usage(
     `is_needed`: whether an unfinished run may use the states.
     """
     states_bytes = sum(entry.size for entry in entries if entry.is_state)
-    times = [_times(folder_of(root, run)) for run in runs]
+    times = [_read_times(build_folder_path(root, run)) for run in runs]
     rounds, computed = sum(one.rounds for one in times), sum(one.rounds_computed for one in times)
     return Usage(
         name=f"{runs[0].scenario}, seed {runs[0].seed}",
@@ -177,49 +179,49 @@ def _usage(
     )
 
 
-def _times(folder: Path) -> Times:
+def _read_times(folder: Path) -> Times:
     """Read the times of a run's rounds; damaged ones count as no rounds, with a warning."""
     try:
-        return times_of(folder)
+        return read_times(folder)
     except (DamagedFile, UnreadableFile) as error:
         warn(f"{error}; the rounds of its run do not count")
         return Times()
 
 
 @contextmanager
-def _timings_in(runs: Sequence[RunConfig], storage: Storage) -> Iterator[Path]:
+def _open_timings(runs: Sequence[RunConfig], storage: Storage) -> Iterator[Path]:
     """Open a folder with the runs' timings; for a URI a temporary copy: active runs write to the mirror."""
     if not storage.uri:
         yield storage.root
         return
-    with scratch_folder() as folder:
+    with create_scratch_folder() as folder:
         # The mirror stays as it is: a driver on this machine may be writing the same files.
         copy = Storage(folder, storage.uri)
         names = (MANIFEST, TIMES)
-        copy.refresh(*(f"{folder_of(copy.root, run).name}/{name}" for run in runs for name in names))
+        copy.refresh(*(f"{build_folder_path(copy.root, run).name}/{name}" for run in runs for name in names))
         for run in runs:
             if not is_finished(storage, run):
-                copy.pull(folder_of(copy.root, run).name, only=("timings-",))
+                copy.pull(build_folder_path(copy.root, run).name, only=("timings-",))
         yield copy.root
 
 
-def cache_table(title: str, rows: Sequence[Usage], total: Usage) -> TextTable:
+def build_cache_table(title: str, rows: Sequence[Usage], total: Usage) -> TextTable:
     """Build a table of the rows, and their total if there are several."""
-    shown = [[row.name, *_cells(row)] for row in rows]
+    shown = [[row.name, *_format_cells(row)] for row in rows]
     if len(rows) > 1:
-        shown += [[], [total.name, *_cells(total)]]
+        shown += [[], [total.name, *_format_cells(total)]]
     return TextTable(("scenario", *HEADINGS), shown, title, range(1, 1 + len(HEADINGS)))
 
 
-def _cells(row: Usage) -> list[str]:
+def _format_cells(row: Usage) -> list[str]:
     """Format the numbers of a row."""
     return [
         f"{row.finished}/{row.runs}",
         str(row.rounds),
         f"{row.taken:.0f}",
-        "–" if row.hits is None else f"{row.hits:.0%}",
-        duration(row.seconds),
-        duration(row.uncached_seconds),
-        readable_size(row.states_bytes),
-        readable_size(row.statistics_bytes),
+        "–" if row.hit_share is None else f"{row.hit_share:.0%}",
+        format_duration(row.seconds),
+        format_duration(row.uncached_seconds),
+        format_size(row.states_bytes),
+        format_size(row.statistics_bytes),
     ]

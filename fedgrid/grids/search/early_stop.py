@@ -10,11 +10,11 @@ from math import ceil, inf, isfinite
 from typing import Any, TypeAlias
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.errors import ConfigError, unknown_key
+from fedgrid.engine.federation.errors import ConfigError, unknown_key_error
 
 EARLY_STOP = "early_stop"
 """Key of a search's file."""
-KEYS = ("at", "keep")
+EARLY_STOP_KEYS = ("at", "keep")
 Rung: TypeAlias = float
 """Where trials are compared: below 1 a share of a run's rounds, else a round, from 1."""
 END: Rung = inf
@@ -31,13 +31,13 @@ class EarlyStop:
     in_batches: bool = True
     """Whether only the trials of one batch are compared, also where a searcher needs no scores."""
 
-    def as_given(self) -> Any:
+    def to_plain(self) -> Any:
         """Convert the value to that of a file."""
         if not self.at:
             return False
         return True if self == HALVES else {"at": list(self.at), "keep": self.keep}
 
-    def better(self, values: Mapping[int, float]) -> list[int]:
+    def select_better(self, values: Mapping[int, float]) -> list[int]:
         """Select the trials that go on; return their keys, ascending. Ties go to the least key."""
         ranked = sorted(values, key=lambda key: (-values[key], key))
         # In floating point 0.14 * 50 is just above 7; without the rounding, 8 would go on.
@@ -50,14 +50,14 @@ class EarlyStop:
             ConfigError: A run has not; the message names it.
         """
         for run in runs:
-            numbers = [round_at(run, rung) for rung in self.at]
+            numbers = [compute_round(run, rung) for rung in self.at]
             if numbers != sorted(numbers):
                 raise ConfigError(
                     f"{EARLY_STOP}.at = {list(self.at)}: rounds {', '.join(map(str, numbers))} of "
                     f"{run.scenario}; expected ascending ones"
                 )
             for rung in self.at:
-                number = round_at(run, rung)
+                number = compute_round(run, rung)
                 if rung >= run.training.rounds:
                     raise ConfigError(
                         f"{EARLY_STOP} compares trials in round {rung}, and {run.scenario} has "
@@ -89,8 +89,8 @@ def read_early_stop(given: Any) -> EarlyStop:
             f"{EARLY_STOP} = {given!r}: expected true or false, or {{at: [ROUND, ...], keep: SHARE}}"
         )
     for key in given:
-        if key not in KEYS:
-            raise unknown_key(str(key), EARLY_STOP, KEYS)
+        if key not in EARLY_STOP_KEYS:
+            raise unknown_key_error(str(key), EARLY_STOP, EARLY_STOP_KEYS)
     at, keep = given.get("at"), given.get("keep", HALVES.keep)
     if not isinstance(at, list) or not at or not all(map(_is_rung, at)) or sorted(set(at)) != at:
         raise ConfigError(
@@ -102,13 +102,13 @@ def read_early_stop(given: Any) -> EarlyStop:
     return EarlyStop(tuple(at), keep, in_batches=False)
 
 
-def round_at(run: RunConfig, rung: Rung) -> int:
+def compute_round(run: RunConfig, rung: Rung) -> int:
     """Compute the round, from 1, of a run's rung."""
     rounds = run.training.rounds
     return ceil(rung * rounds) if rung < 1 else int(min(rung, rounds))
 
 
-def share_at(run: RunConfig, rung: Rung) -> float:
+def compute_share(run: RunConfig, rung: Rung) -> float:
     """Compute the share of a run's rounds at its rung."""
     return rung if rung < 1 else min(1.0, rung / run.training.rounds)
 

@@ -57,15 +57,15 @@ class Trial:
     scores_there: Mapping[str, float | None] | None = None
     """Its scores when it was stopped, as `scores`; not comparable with those of finished runs."""
 
-    def value(self, objective: str) -> float | None:
+    def rank_value(self, objective: str) -> float | None:
         """Compute the value that is reported to the searcher and ranked; None for a trial without scores."""
-        return None if self.scores is None else value(self.scores, objective)
+        return None if self.scores is None else score_or_worst(self.scores, objective)
 
-    def score(self, objective: str) -> float | None:
+    def objective_score(self, objective: str) -> float | None:
         """Find its score for an objective, None if it has none."""
         return (self.scores or {}).get(objective)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Convert it to an entry of `search.json`."""
         return {
             "trial": self.number,
@@ -78,13 +78,13 @@ class Trial:
         }
 
 
-def value(scores: Mapping[str, float | None], objective: str) -> float:
+def score_or_worst(scores: Mapping[str, float | None], objective: str) -> float:
     """Compute the value of a trial for an objective: the worst one, if it has no such score."""
     score = scores[objective]
     return OBJECTIVES[objective].worst if score is None else score
 
 
-def score(runs: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+def compute_means(runs: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
     """Compute the mean over the runs of a trial for each objective.
 
     Args:
@@ -102,21 +102,21 @@ def score(runs: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
     return means
 
 
-def label_free(objective: str) -> str:
+def find_label_free(objective: str) -> str:
     """Find the objective of the label-free best in a search for `objective`."""
     return VALIDATION if OBJECTIVES[objective].is_oracle else objective
 
 
-def best(trials: Iterable[Trial], objective: str) -> dict[str, Trial]:
+def find_best(trials: Iterable[Trial], objective: str) -> dict[str, Trial]:
     """Find the best trial of each kind, if there is one.
 
     Ties go to the first trial; the oracle's ties are first broken by the label-free objective.
     """
-    free = label_free(objective)
+    free = find_label_free(objective)
     trials = list(trials)
     bests = {
-        LABEL_FREE: _first_best([trial for trial in trials if trial.score(free) is not None], free),
-        ORACLE: _first_best([trial for trial in trials if trial.score(ARI) is not None], ARI, free),
+        LABEL_FREE: _first_best([trial for trial in trials if trial.objective_score(free) is not None], free),
+        ORACLE: _first_best([trial for trial in trials if trial.objective_score(ARI) is not None], ARI, free),
     }
     return {kind: trial for kind, trial in bests.items() if trial is not None}
 
@@ -124,9 +124,9 @@ def best(trials: Iterable[Trial], objective: str) -> dict[str, Trial]:
 def _first_best(trials: Sequence[Trial], *objectives: str) -> Trial | None:
     """Find the trial with the highest values, the first of several; None of none."""
 
-    def rank(trial: Trial) -> tuple[list[float | None], int]:
+    def rank_trial(trial: Trial) -> tuple[list[float | None], int]:
         """Compute the sort key of a trial."""
         # The negative number makes the first of equal trials the greatest.
-        return [trial.value(name) for name in objectives], -trial.number
+        return [trial.rank_value(name) for name in objectives], -trial.number
 
-    return max(trials, key=rank, default=None)
+    return max(trials, key=rank_trial, default=None)

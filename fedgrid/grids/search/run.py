@@ -11,25 +11,33 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from fedgrid.engine.runtime.storage.hints import command
-from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.display.progress import JsonLines, work_done
+from fedgrid.engine.runtime.storage.hints import format_command
+from fedgrid.grids.display.plain_console import print_plain, warn
+from fedgrid.grids.display.progress import JsonEvents, describe_work
 from fedgrid.grids.display.summary import print_finished
-from fedgrid.grids.display.tables import cell
+from fedgrid.grids.display.tables import format_cell
 from fedgrid.grids.display.text_table import TextTable
-from fedgrid.grids.execution.launch import launch
+from fedgrid.grids.execution.launch import launch_grid
 from fedgrid.grids.following.trackers import Trackers
-from fedgrid.grids.results.grid_folder import FOUND, GridFolder
-from fedgrid.grids.results.outcome import is_finished, unfinished
+from fedgrid.grids.results.grid_folder import SEARCH_RESULT, GridFolder
+from fedgrid.grids.results.outcome import is_finished, select_unfinished
 from fedgrid.grids.search import files
-from fedgrid.grids.search.early_stop import Rung, round_at
-from fedgrid.grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
+from fedgrid.grids.search.early_stop import Rung, compute_round
+from fedgrid.grids.search.objectives import (
+    ARI,
+    LABEL_FREE,
+    OBJECTIVES,
+    ORACLE,
+    Trial,
+    find_best,
+    find_label_free,
+)
 from fedgrid.grids.search.progress import SearchProgress
 from fedgrid.grids.trackers.errors import TrackerFailed
-from fedgrid.grids.trackers.mlflow.mlflow_tracker import MARK, PARENT, MlflowTracker
+from fedgrid.grids.trackers.mlflow.mlflow_tracker import GRID_KEY, MARK_FILE, MlflowTracker
 from fedgrid.grids.trackers.mlflow.store import is_marked, tracking_uri, write_mark
 from fedgrid.grids.trackers.tracker import TrackedGrid
-from fedgrid.tracking.scoring.selection import text_of
+from fedgrid.tracking.scoring.selection import format_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +56,7 @@ ROWS_SHOWN = 40
 
 
 @dataclass(frozen=True)
-class Advanced:
+class SearchAdvance:
     """A search after a launch."""
 
     progress: SearchProgress
@@ -70,19 +78,21 @@ def run_search(search: Search, storage: Storage, options: LaunchOptions, console
         DataError: Images are missing; nothing is started or written.
         RunError: The search as a whole cannot go on.
     """
-    advanced = advance(search, storage, options, console)
+    advanced = continue_search(search, storage, options, console)
     progress = advanced.progress
     if not progress.trials and not progress.complete:
         return advanced.result
     if options.as_json:
         print_finished(list(advanced.done_before), storage)
-        JsonLines().search(files.read_results(search.name, storage))
+        JsonEvents().show_search(files.read_results(search.name, storage))
     else:
-        _show(search, progress, advanced.result, storage, console)
+        _show_result(search, progress, advanced.result, storage, console)
     return advanced.result
 
 
-def advance(search: Search, storage: Storage, options: LaunchOptions, console: Console) -> Advanced:
+def continue_search(
+    search: Search, storage: Storage, options: LaunchOptions, console: Console
+) -> SearchAdvance:
     """Run the unfinished runs of a search, and write its result once it has one; shows only progress.
 
     Args:
@@ -102,23 +112,23 @@ def advance(search: Search, storage: Storage, options: LaunchOptions, console: C
     storage.pull_marks()
     files.check_same(search, storage)
     progress = SearchProgress(search, storage)
-    grid, then = progress.replay()
+    grid, then = progress.replay_trials()
     # An interrupted search is replayed from its runs first: the grid is that of the first unfinished batch.
-    done, todo = _split(grid, storage)
-    result = launch(grid, todo, done, storage, options, trackers, console, then)
+    done, todo = _split_runs(grid, storage)
+    result = launch_grid(grid, todo, done, storage, options, trackers, console, then)
     if progress.trials or progress.complete:
-        written = files.write(search, progress.trials, progress.complete, storage)
+        written = files.write_files(search, progress.trials, progress.complete, storage)
         if "mlflow" in options.trackers:
             _log_result(search, progress.trials, written, tracked)
-    return Advanced(progress, result, tuple(done))
+    return SearchAdvance(progress, result, tuple(done))
 
 
 def _log_result(search: Search, trials: list[Trial], written: list[Path], grid: TrackedGrid) -> None:
     """Log the search's result to MLflow, unless it is there. A failure warns, and the next call retries."""
     storage = grid.storage
     folder = GridFolder(storage, search.name).path
-    uri, digest = tracking_uri(storage.root), sha256((folder / FOUND).read_bytes()).hexdigest()[:12]
-    if is_marked(folder / MARK, uri, search=digest):
+    uri, digest = tracking_uri(storage.root), sha256((folder / SEARCH_RESULT).read_bytes()).hexdigest()[:12]
+    if is_marked(folder / MARK_FILE, uri, search=digest):
         return
     results = files.read_results(search.name, storage)
     tags = {"search": "complete" if results["complete"] else "not complete", "objective": search.objective}
@@ -131,23 +141,23 @@ def _log_result(search: Search, trials: list[Trial], written: list[Path], grid: 
     numbers = {run_id: trial.number for trial in reversed(trials) for run_id in trial.run_ids}
     try:
         tracker = MlflowTracker(grid)
-        if PARENT in tracker.runs:
+        if GRID_KEY in tracker.runs:
             for path in written:
                 tracker.artifact(None, path)
-            tracker.upload(folder / files.FIGURES, files.FIGURES)
-            tracker.log(PARENT, scores, tags)
+            tracker.upload_folder(folder / files.FIGURES, files.FIGURES)
+            tracker.log_numbers(GRID_KEY, scores, tags)
             for run_id in numbers.keys() & tracker.runs.keys():
-                tracker.log(run_id, {}, {"trial": str(numbers[run_id])})
+                tracker.log_numbers(run_id, {}, {"trial": str(numbers[run_id])})
             # The mark is last: a result that was logged by half is logged again.
-            write_mark(storage, folder / MARK, uri, search=digest)
+            write_mark(storage, folder / MARK_FILE, uri, search=digest)
     except TrackerFailed as error:
         warn(f"{error}; the same command logs the result of the search to MLflow later")
 
 
-def _split(grid: Grid, storage: Storage) -> tuple[list[RunConfig], Sequence[RunConfig]]:
+def _split_runs(grid: Grid, storage: Storage) -> tuple[list[RunConfig], Sequence[RunConfig]]:
     """Divide the runs of a grid into those that are finished, and those that are to go on now."""
     done = [run for run in grid.runs if is_finished(storage, run)]
-    return done, unfinished(grid.runs, storage, grid.until)
+    return done, select_unfinished(grid.runs, storage, grid.until)
 
 
 def plan_search(search: Search, storage: Storage, options: LaunchOptions, console: Console) -> None:
@@ -168,8 +178,8 @@ def plan_search(search: Search, storage: Storage, options: LaunchOptions, consol
     storage.pull_marks()
     files.check_same(search, storage)
     progress = SearchProgress(search, storage)
-    grid, _ = progress.replay()
-    finished, todo = _split(grid, storage)
+    grid, _ = progress.replay_trials()
+    finished, todo = _split_runs(grid, storage)
     # Only for its checks: a tracker that the launch would refuse is refused here too.
     Trackers(TrackedGrid(search.name, storage), warn, options.trackers)
     # Imports torch, which a driver of actors does without.
@@ -182,39 +192,39 @@ def plan_search(search: Search, storage: Storage, options: LaunchOptions, consol
         print_plain(console, f"{search.name}: {counts}. Later ones depend on the scores of these.")
 
 
-def _show(
+def _show_result(
     search: Search, progress: SearchProgress, result: LaunchResult, storage: Storage, console: Console
 ) -> None:
     """Show the trials, the best ones, and where the files are."""
     say = partial(print_plain, console)
     trials = progress.trials
     say()
-    console.print(_trial_table(search, trials))
+    console.print(_build_trial_table(search, trials))
     failed = [trial for trial in trials if trial.failed]
     for trial in failed:
         say(f"trial {trial.number} failed: {trial.failed}")
-    bests = best(trials, search.objective)
-    free = label_free(search.objective)
+    bests = find_best(trials, search.objective)
+    free = find_label_free(search.objective)
     if LABEL_FREE in bests:
-        say(f"best by {free}: {_line(bests[LABEL_FREE], free)}")
+        say(f"best by {free}: {_format_trial(bests[LABEL_FREE], free)}")
     if ORACLE in bests:
-        say(f"best by ARI (oracle, needs the hidden groups): {_line(bests[ORACLE], ARI)}")
-    say(_counts(search, progress, result))
+        say(f"best by ARI (oracle, needs the hidden groups): {_format_trial(bests[ORACLE], ARI)}")
+    say(_format_counts(search, progress, result))
     say(f"Written to {GridFolder(storage, search.name).path} (search.json, search.csv, figures/)")
     if progress.complete and LABEL_FREE in bests:
-        tuned = command(storage, "run", "GRID", "--tuned", search.name)
+        tuned = format_command(storage, "run", "GRID", "--tuned", search.name)
         say(f"Use it:  {tuned}    (the oracle's: {search.name}:oracle)")
 
 
-def _trial_table(search: Search, trials: list[Trial]) -> TextTable:
+def _build_trial_table(search: Search, trials: list[Trial]) -> TextTable:
     """Build the table of trials with scores, best first by the search's objective."""
-    free = label_free(search.objective)
+    free = find_label_free(search.objective)
     columns = [free, *(name for name in OBJECTIVES if name not in (free, ARI)), ARI]
-    columns = [name for name in columns if any(trial.score(name) is not None for trial in trials)]
-    bests = best(trials, search.objective)
+    columns = [name for name in columns if any(trial.objective_score(name) is not None for trial in trials)]
+    bests = find_best(trials, search.objective)
     ranked = sorted(
         (trial for trial in trials if trial.scores is not None),
-        key=lambda trial: (-(trial.value(search.objective) or 0.0), trial.number),
+        key=lambda trial: (-(trial.rank_value(search.objective) or 0.0), trial.number),
     )
     title = f"{search.name}: best first by {search.objective}"
     more = len(ranked) - ROWS_SHOWN
@@ -223,35 +233,35 @@ def _trial_table(search: Search, trials: list[Trial]) -> TextTable:
     headings = ["trial", *search.space, *scores, "runs"]
     rows = []
     for trial in ranked[:ROWS_SHOWN]:
-        params = [text_of(trial.params[key]) for key in search.space]
-        values = [cell(trial.score(name)) for name in columns]
+        params = [format_value(trial.params[key]) for key in search.space]
+        values = [format_cell(trial.objective_score(name)) for name in columns]
         style = "bold" if trial is bests.get(LABEL_FREE) else ""
         cells = (str(trial.number), *params, *values, str(len(trial.run_ids)))
         rows.append([Text(one, style) for one in cells])
     return TextTable(headings, rows, title, range(len(headings)))
 
 
-def _line(trial: Trial, name: str) -> str:
+def _format_trial(trial: Trial, name: str) -> str:
     """Format a trial with its settings and one score."""
-    params = ", ".join(f"{key} {text_of(value)}" for key, value in trial.params.items())
-    return f"trial {trial.number}, {params}: {cell(trial.score(name))}"
+    params = ", ".join(f"{key} {format_value(value)}" for key, value in trial.params.items())
+    return f"trial {trial.number}, {params}: {format_cell(trial.objective_score(name))}"
 
 
-def _counts(search: Search, progress: SearchProgress, result: LaunchResult) -> str:
+def _format_counts(search: Search, progress: SearchProgress, result: LaunchResult) -> str:
     """Format how many trials are done, and how many of them were stopped early."""
     done = f"{len(progress.trials)} of {search.trials} trials done"
     if progress.complete and len(progress.trials) < search.trials:
         done = f"all {len(progress.trials)} points of the grid tried"
     stopped = Counter(trial.stopped_at for trial in progress.trials if trial.stopped_at is not None)
     if stopped:
-        where = ", ".join(f"{stopped[rung]} {_after(search, rung)}" for rung in sorted(stopped))
+        where = ", ".join(f"{stopped[rung]} {_format_rung(search, rung)}" for rung in sorted(stopped))
         done += f", {stopped.total()} of them stopped early ({where})"
     if result.tally is None:
         return f"{done}; nothing left to do"
-    return f"{done}; {work_done(result.tally)}"
+    return f"{done}; {describe_work(result.tally)}"
 
 
-def _after(search: Search, rung: Rung) -> str:
+def _format_rung(search: Search, rung: Rung) -> str:
     """Format a rung: `after round 13`, or `after 25 % of the rounds` if it is another round in each run."""
-    numbers = {round_at(run, rung) for run in search.base}
+    numbers = {compute_round(run, rung) for run in search.base}
     return f"after round {numbers.pop()}" if len(numbers) == 1 else f"after {rung:.0%} of the rounds"

@@ -11,19 +11,19 @@ from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from fedgrid.algorithms.registry import ALGORITHMS, create, free
+from fedgrid.algorithms.registry import ALGORITHMS, create_algorithm, drop_derived_defaults
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.errors import ConfigError, unknown_key
+from fedgrid.engine.federation.errors import ConfigError, unknown_key_error
 from fedgrid.engine.federation.training.settings import Training
 from fedgrid.engine.runtime.configuration.complete import TRAINING_KEYS, complete_settings
 from fedgrid.engine.runtime.configuration.conditions import check_algorithm
-from fedgrid.engine.runtime.configuration.validation import explain
-from fedgrid.engine.runtime.data.datasets import find
-from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
-from fedgrid.grids.presets.axis_keys import ALGORITHM, SETTING
-from fedgrid.grids.presets.nested import merge, nested
-from fedgrid.grids.presets.preset_files import SEARCH
-from fedgrid.grids.presets.yaml_file import Place, at
+from fedgrid.engine.runtime.configuration.validation import explain_error
+from fedgrid.engine.runtime.data.datasets import find_dataset
+from fedgrid.engine.runtime.plugins.run_algorithm import build_algorithm
+from fedgrid.grids.presets.axis_keys import ALGORITHM, SETTING_PREFIX
+from fedgrid.grids.presets.nested_values import merge_mappings, nest_keys
+from fedgrid.grids.presets.preset_files import SEARCH_KEY
+from fedgrid.grids.presets.yaml_file import Place, prefix_errors
 
 RANGE_KEYS = ("low", "high", "log", "step")
 TRAINING = "training."
@@ -45,23 +45,23 @@ class Range:
     log: bool = False
     """Whether numbers are spaced by ratio instead of by difference."""
     step: float | None = None
-    whole: bool = False
+    is_integer: bool = False
     """Whether the setting takes whole numbers only."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, Any]:
         """Convert it to the value of a file."""
         ends = {"low": self.low, "high": self.high}
         return ends | ({"log": True} if self.log else {}) | ({"step": self.step} if self.step else {})
 
-    def steps(self) -> list[Value] | None:
+    def list_steps(self) -> list[Value] | None:
         """List all values of a range with a step, None without one."""
         if self.step is None:
             return None
         # The tolerance keeps the last value: (0.3 - 0.1) / 0.1 is just below 2 in floating point.
         count = int((self.high - self.low) / self.step + 1e-9) + 1
-        return [self.rounded(self.low + self.step * index) for index in range(count)]
+        return [self.round_value(self.low + self.step * index) for index in range(count)]
 
-    def spread(self, count: int) -> list[Value]:
+    def space_evenly(self, count: int) -> list[Value]:
         """List `count` evenly spaced values from end to end; fewer if there are fewer whole numbers."""
         shares = [index / max(1, count - 1) for index in range(count)]
         if self.log:
@@ -69,11 +69,11 @@ class Range:
             values = [exp(first + (last - first) * share) for share in shares]
         else:
             values = [self.low + (self.high - self.low) * share for share in shares]
-        return list(dict.fromkeys(self.rounded(value) for value in values))
+        return list(dict.fromkeys(self.round_value(value) for value in values))
 
-    def rounded(self, value: float) -> Value:
+    def round_value(self, value: float) -> Value:
         """Round a number to `DIGITS`, or to a whole number, within the range."""
-        if self.whole:
+        if self.is_integer:
             return round(value)
         return min(max(float(f"{value:.{DIGITS}g}"), self.low), self.high)
 
@@ -84,7 +84,7 @@ class Choices:
 
     values: tuple[Value, ...]
 
-    def as_dict(self) -> list[Value]:
+    def to_plain(self) -> list[Value]:
         """Convert them to the value of a file."""
         return list(self.values)
 
@@ -93,7 +93,7 @@ Dimension: TypeAlias = Range | Choices
 Space: TypeAlias = Mapping[str, Dimension]
 
 
-def built_in(algorithm: str, rounds: int) -> dict[str, Any]:
+def find_built_in_space(algorithm: str, rounds: int) -> dict[str, Any]:
     """Find the space of an algorithm's entry, as it would stand in a file.
 
     Args:
@@ -103,9 +103,9 @@ def built_in(algorithm: str, rounds: int) -> dict[str, Any]:
     Raises:
         ConfigError: It has none.
     """
-    if algorithm in ALGORITHMS and (space := ALGORITHMS[algorithm].space(rounds)):
+    if algorithm in ALGORITHMS and (space := ALGORITHMS[algorithm].build_space(rounds)):
         return space
-    having = ", ".join(entry.name for entry in ALGORITHMS.values() if entry.space(rounds))
+    having = ", ".join(entry.name for entry in ALGORITHMS.values() if entry.build_space(rounds))
     raise ConfigError(
         f"{algorithm} has no built-in search space ({having} have one); write a file with search: and its "
         "settings, or give a plugin's AlgorithmEntry a space of its own: search={...}"
@@ -124,24 +124,25 @@ def read_space(given: Any, algorithm: str, place: Place | None = None) -> dict[s
         ConfigError: A setting does not exist or does not allow a value; the message names the place.
     """
     if not isinstance(given, Mapping) or not given:
-        with at(place):
+        with prefix_errors(place):
             raise ConfigError(
-                f"{SEARCH} = {given!r}: expected settings of {algorithm}, or {TRAINING}learning_rate, each "
+                f"{SEARCH_KEY} = {given!r}: expected settings of {algorithm}, or {TRAINING}learning_rate, "
+                "each "
                 "with a list of values or {low: ..., high: ...}"
             )
     space: dict[str, Dimension] = {}
     for key, values in given.items():
-        with at(place and place.under(str(key))):
-            kinds = _kinds_of(str(key), algorithm)
-            dimension = space[str(key)] = _dimension(f"{SEARCH}.{key}", values, kinds)
+        with prefix_errors(place and place.locate_part(str(key))):
+            kinds = _find_types(str(key), algorithm)
+            dimension = space[str(key)] = _parse_dimension(f"{SEARCH_KEY}.{key}", values, kinds)
             ends = dimension.values if isinstance(dimension, Choices) else (dimension.low, dimension.high)
             # The ends are enough: what a setting allows is an interval.
             for value in ends:
-                _check(algorithm, str(key), value)
+                _check_value(algorithm, str(key), value)
     return space
 
 
-def _dimension(key: str, given: Any, kinds: set[Any]) -> Dimension:
+def _parse_dimension(key: str, given: Any, kinds: set[Any]) -> Dimension:
     """Parse a list of values or a range."""
     if isinstance(given, list):
         if not given or not all(
@@ -156,22 +157,22 @@ def _dimension(key: str, given: Any, kinds: set[Any]) -> Dimension:
         raise ConfigError(f"{key} = {given!r}: expected a list of values, or {{low: ..., high: ...}}")
     for name in given:
         if name not in RANGE_KEYS:
-            raise unknown_key(str(name), key, RANGE_KEYS)
+            raise unknown_key_error(str(name), key, RANGE_KEYS)
     if not kinds & {int, float}:
         raise ConfigError(f"{key} is not a number: give it a list of values")
-    return _range(key, given, whole=float not in kinds)
+    return _parse_range(key, given, is_integer=float not in kinds)
 
 
-def _range(key: str, given: Mapping[str, Any], *, whole: bool) -> Range:
+def _parse_range(key: str, given: Mapping[str, Any], *, is_integer: bool) -> Range:
     """Parse a range, and check its ends and step."""
     for name in ("low", "high"):
         if name not in given:
             raise ConfigError(f"{key}: {name} is missing")
     numbers = {name: given[name] for name in ("low", "high", "step") if given.get(name) is not None}
     for name, value in numbers.items():
-        kind = int if whole else int | float
+        kind = int if is_integer else int | float
         if isinstance(value, bool) or not isinstance(value, kind) or not isfinite(value):
-            expected = "a whole number" if whole else "a number"
+            expected = "a whole number" if is_integer else "a number"
             raise ConfigError(f"{key}.{name} = {value!r}: expected {expected}")
     by_ratio = given.get("log", False)
     if not isinstance(by_ratio, bool):
@@ -183,26 +184,28 @@ def _range(key: str, given: Mapping[str, Any], *, whole: bool) -> Range:
         raise ConfigError(f"{key}: log needs low above 0, and no step")
     if step is not None and not 0 < step <= high - low:
         raise ConfigError(f"{key}.step = {step}: expected more than 0, at most {high - low:g}")
-    return Range(low, high, by_ratio, step, whole)
+    return Range(low, high, by_ratio, step, is_integer)
 
 
-def _kinds_of(key: str, algorithm: str) -> set[Any]:
+def _find_types(key: str, algorithm: str) -> set[Any]:
     """Find the types that a setting allows."""
     if key in TRAINING_KEYS.values():
         return _plain_types(Training.model_fields[key.removeprefix(TRAINING)].annotation)
     if key.startswith(TRAINING):
-        raise unknown_key(key.removeprefix(TRAINING), f"{SEARCH}.training", TRAINING_KEYS)
+        raise unknown_key_error(key.removeprefix(TRAINING), f"{SEARCH_KEY}.training", TRAINING_KEYS)
     section: Any = ALGORITHMS[algorithm].settings
     *sections, last = key.split(".")
     for depth, name in enumerate([*sections, last]):
         fields = type(section).model_fields
         if name not in fields:
             allowed = [*fields, f"{TRAINING}KEY"]
-            raise unknown_key(name, ".".join([SEARCH, *sections[:depth]]), allowed, inner=TRAINING_KEYS)
+            raise unknown_key_error(
+                name, ".".join([SEARCH_KEY, *sections[:depth]]), allowed, nested_keys=TRAINING_KEYS
+            )
         if depth < len(sections):
             section = getattr(section, name)
             if not isinstance(section, BaseModel):
-                raise ConfigError(f"{SEARCH}.{key}: {name} has no settings")
+                raise ConfigError(f"{SEARCH_KEY}.{key}: {name} has no settings")
     return _plain_types(type(section).model_fields[last].annotation)
 
 
@@ -219,46 +222,50 @@ ANY_TRAINING = {"rounds": 1, "batch_size": 1, "optimizer": "sgd", "learning_rate
 """The least keys of a valid `training`, to check one more key with."""
 
 
-def _check(algorithm: str, key: str, value: Value) -> None:
+def _check_value(algorithm: str, key: str, value: Value) -> None:
     """Refuse a value that a setting does not allow; combinations of values are not checked."""
     is_training = key.startswith(TRAINING)
     try:
         if is_training:
             Training.model_validate({**ANY_TRAINING, key.removeprefix(TRAINING): value})
         else:
-            create(algorithm, nested({key: value}))
+            create_algorithm(algorithm, nest_keys({key: value}))
     except ValidationError as error:
         # An error without a place is of several settings together; the others have other values in a trial.
         if error.errors()[0]["loc"]:
             model: Any = Training if is_training else ALGORITHMS[algorithm].settings
-            message = f"{TRAINING if is_training else f'{algorithm}: '}{explain(error, model)}"
-            raise ConfigError(f"{SEARCH}: {message}") from error
+            message = f"{TRAINING if is_training else f'{algorithm}: '}{explain_error(error, model)}"
+            raise ConfigError(f"{SEARCH_KEY}: {message}") from error
     except ValueError as error:
-        raise ConfigError(f"{SEARCH}.{key}: {error}") from error
+        raise ConfigError(f"{SEARCH_KEY}.{key}: {error}") from error
 
 
-def with_settings(run: RunConfig, params: Params) -> RunConfig:
+def apply_settings(run: RunConfig, params: Params) -> RunConfig:
     """Build a run with other settings of its algorithm and training.
 
     Raises:
         ConfigError: The settings exclude one another.
     """
-    name, other = run.algorithm.name, sections_of(params)
-    settings = merge(free(algorithm_of(run).settings), other[ALGORITHM])
+    name, other = run.algorithm.name, build_sections(params)
+    settings = merge_mappings(drop_derived_defaults(build_algorithm(run).settings), other[ALGORITHM])
     changed = run.with_values(
         algorithm={"name": name, **complete_settings(name, settings)},
         training={**run.training.model_dump(), **other["training"]},
     )
     # The kind of input follows from the data set's name, so that any data folder will do.
-    check_algorithm(changed, find(changed.dataset, Path()))
+    check_algorithm(changed, find_dataset(changed.dataset, Path()))
     return changed
 
 
-def axis_of(key: str) -> str:
+def build_axis_key(key: str) -> str:
     """Build the key of a grid's axis for a setting."""
-    return key if key.startswith(TRAINING) else f"{SETTING}{key}"
+    return key if key.startswith(TRAINING) else f"{SETTING_PREFIX}{key}"
 
 
-def sections_of(params: Params) -> dict[str, Any]:
+def build_sections(params: Params) -> dict[str, Any]:
     """Convert settings to sections of a run: `algorithm` and `training`, either may be empty."""
-    return {ALGORITHM: {}, "training": {}, **nested({axis_of(key): value for key, value in params.items()})}
+    return {
+        ALGORITHM: {},
+        "training": {},
+        **nest_keys({build_axis_key(key): value for key, value in params.items()}),
+    }

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins.checks import check_trust
-from fedgrid.grids.presets.preset_files import is_path, preset_names
+from fedgrid.grids.presets.preset_files import is_path, list_presets
 from fedgrid.grids.presets.yaml_file import YamlFile, read_yaml
-from fedgrid.redaction import redacted
+from fedgrid.redaction import redact_secrets
 
-PLUGIN, PLACES = "--plugin", ("--storage", "--data-dir")
+PLUGIN_OPTION, PLACE_OPTIONS = "--plugin", ("--storage", "--data-dir")
 
 
-def job_arguments(arguments: Sequence[str]) -> Iterator[str]:
+def prepare_arguments(arguments: Sequence[str]) -> Iterator[str]:
     """Yield the arguments of `fedgrid run` with the files that they name as the job finds them.
 
     The first argument is a grid's file or a preset; `--plugin` names further files.
@@ -26,15 +26,15 @@ def job_arguments(arguments: Sequence[str]) -> Iterator[str]:
     before = ""
     for index, argument in enumerate(arguments):
         option, equals, value = argument.partition("=")
-        if option not in (PLUGIN, *PLACES) or not equals:
+        if option not in (PLUGIN_OPTION, *PLACE_OPTIONS) or not equals:
             option, equals, value = before, "", argument
         if index == 0 and is_path(argument):
-            check_grid(Path(argument), trust="--trust" in arguments)
-            yield _below_here(argument, argument)
-        elif option == PLUGIN:
-            yield f"{PLUGIN}=" * bool(equals) + _plugin_there(value)
+            check_grid_files(Path(argument), trust="--trust" in arguments)
+            yield _make_relative(argument, argument)
+        elif option == PLUGIN_OPTION:
+            yield f"{PLUGIN_OPTION}=" * bool(equals) + _resolve_plugin(value)
         else:
-            if option in PLACES:
+            if option in PLACE_OPTIONS:
                 _check_place(option, value)
             yield argument
         before = argument
@@ -44,30 +44,30 @@ def _check_place(option: str, value: str) -> None:
     """Check that a storage or data folder is an absolute path or URI without a secret."""
     if not (value.startswith("/") or "://" in value):
         raise ConfigError(f"{option} {value}: the cluster's machines need an absolute path, or a URI")
-    if redacted(value) != value:
+    if redact_secrets(value) != value:
         raise ConfigError(
             f"{option} {value}: Ray shows a job's command to all users of the cluster; leave the secret out, "
             "and set FEDGRID_STORAGE on the head"
         )
 
 
-def check_grid(grid: Path, *, trust: bool) -> None:
+def check_grid_files(grid: Path, *, trust: bool) -> None:
     """Check that a grid's file, those that it is based on and their plugins travel with a job.
 
     Raises:
-        ConfigError: as `job_arguments`.
+        ConfigError: as `prepare_arguments`.
     """
-    for path, file in _chain(grid):
-        _below_here(str(path), str(path))
+    for path, file in _follow_bases(grid):
+        _make_relative(str(path), str(path))
         listed = file.values.get("plugins", [])
         for name in listed if isinstance(listed, list) else []:
-            plugin = _named_by(path, "plugins", str(name))
-            _plugin_there(str(plugin))
+            plugin = _resolve_named(path, "plugins", str(name))
+            _resolve_plugin(str(plugin))
             if not trust:
                 check_trust(plugin, path)
 
 
-def _chain(path: Path) -> Iterator[tuple[Path, YamlFile]]:
+def _follow_bases(path: Path) -> Iterator[tuple[Path, YamlFile]]:
     """Yield a grid's file, the file that it is based on, and so on."""
     seen: set[Path] = set()
     # Files that are based on each other end the loop; reading the grid reports them.
@@ -79,15 +79,15 @@ def _chain(path: Path) -> Iterator[tuple[Path, YamlFile]]:
             raise ConfigError(f"no file {path}: {error.strerror}") from error
         yield path, file
         base = str(file.values.get("base", ""))
-        if base in ("", *preset_names()):
+        if base in ("", *list_presets()):
             return
-        beside = _named_by(path, "base", base)
-        if not is_path(str(beside)):
+        sibling = _resolve_named(path, "base", base)
+        if not is_path(str(sibling)):
             return  # A misspelt preset, which is reported when the grid is read.
-        path = beside
+        path = sibling
 
 
-def _named_by(grid: Path, key: str, name: str) -> Path:
+def _resolve_named(grid: Path, key: str, name: str) -> Path:
     """Resolve a file that a grid's file names, relative to it."""
     if name.startswith(("/", "~")) or "$" in name:
         raise ConfigError(
@@ -97,14 +97,14 @@ def _named_by(grid: Path, key: str, name: str) -> Path:
     return Path(os.path.normpath(grid.parent / name))
 
 
-def _plugin_there(name: str) -> str:
+def _resolve_plugin(name: str) -> str:
     """Find the path that a plugin has for the job."""
     if not Path(name).is_file():
         raise ConfigError(f"no plugin {name}")
-    return _below_here(name, f"{PLUGIN} {name}")
+    return _make_relative(name, f"{PLUGIN_OPTION} {name}")
 
 
-def _below_here(name: str, what: str) -> str:
+def _make_relative(name: str, what: str) -> str:
     """Convert the path of a file to one relative to the current folder, which the file must be below."""
     path, here = Path(os.path.abspath(name)), Path.cwd()
     if here not in path.parents:

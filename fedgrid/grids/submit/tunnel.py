@@ -37,7 +37,7 @@ def check_cluster_file(path: Path) -> None:
         raise ConfigError(f"{path} describes no cluster for ray up: it has no provider:")
 
 
-def command(cluster: Path, port: int) -> list[str]:
+def build_tunnel_command(cluster: Path, port: int) -> list[str]:
     """Build the command that forwards this machine's loopback `port` to the head's job server."""
     ray = Path(sys.executable).with_name("ray")
     remote = str(JOB_SERVER_PORT)
@@ -45,7 +45,7 @@ def command(cluster: Path, port: int) -> list[str]:
 
 
 @contextmanager
-def to_head(cluster: Path) -> Iterator[str]:
+def open_tunnel(cluster: Path) -> Iterator[str]:
     """Forward a free port of this machine's loopback to the head's job server, within the block.
 
     Yields:
@@ -54,20 +54,20 @@ def to_head(cluster: Path) -> Iterator[str]:
     Raises:
         ConfigError: if the cluster is not up, or its head does not answer; nothing was started.
     """
-    port = _free_port()
+    port = _find_free_port()
     # A file, not a pipe: a pipe that is not read fills up, and ssh blocks.
     with TemporaryFile() as output:
         # In a session of its own: Ctrl-C reaches fedgrid only, and the group is killed with its ssh.
         process = subprocess.Popen(
-            command(cluster, port),
+            build_tunnel_command(cluster, port),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
         try:
-            _wait(process, port, cluster, output)
-            yield _address(port)
+            _wait_for_answer(process, port, cluster, output)
+            yield _format_address(port)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
@@ -84,32 +84,34 @@ def is_silent(address: str) -> bool:
         return isinstance(error, TimeoutError) or isinstance(getattr(error, "reason", None), TimeoutError)
 
 
-def _address(port: int) -> str:
+def _format_address(port: int) -> str:
     """Format the forwarded address."""
     return f"http://127.0.0.1:{port}"
 
 
-def _free_port() -> int:
+def _find_free_port() -> int:
     """Find a free port; another process may take it before ssh does, and ssh then fails with that cause."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def _wait(process: "subprocess.Popen[bytes]", port: int, cluster: Path, output: IO[bytes]) -> None:
+def _wait_for_answer(process: "subprocess.Popen[bytes]", port: int, cluster: Path, output: IO[bytes]) -> None:
     """Wait until the job server answers through the tunnel."""
     deadline = monotonic() + CONNECT_SECONDS
-    while not _answers(_address(port)):
+    while not _is_answering(_format_address(port)):
         if process.poll() is not None or monotonic() > deadline:
             break
         sleep(0.2)
     else:
         if process.poll() is None:
             return
-    raise ConfigError(f"no connection to the head of {cluster}: {_cause(output)}; is it up? ray up {cluster}")
+    raise ConfigError(
+        f"no connection to the head of {cluster}: {_read_cause(output)}; is it up? ray up {cluster}"
+    )
 
 
-def _answers(address: str) -> bool:
+def _is_answering(address: str) -> bool:
     """Check whether an HTTP server answers, with any status."""
     try:
         with urlopen(address, timeout=5):
@@ -121,7 +123,7 @@ def _answers(address: str) -> bool:
         return False
 
 
-def _cause(output: IO[bytes]) -> str:
+def _read_cause(output: IO[bytes]) -> str:
     """Read the last line that Ray or ssh printed."""
     output.seek(0)
     lines = [line.strip() for line in output.read().decode(errors="replace").splitlines()]

@@ -9,23 +9,34 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from fedgrid.engine.federation.errors import ConfigError, unknown
+from fedgrid.engine.federation.errors import ConfigError, unknown_name_error
 from fedgrid.engine.runtime.storage.atomic import disk_errors
-from fedgrid.engine.runtime.storage.format import DamagedFile, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, unseal_file
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.display.plain import warn
-from fedgrid.grids.presets.axis_keys import axis_keys
-from fedgrid.redaction import printable
-from fedgrid.sealed_json import seal
+from fedgrid.grids.display.plain_console import warn
+from fedgrid.grids.presets.axis_keys import list_axis_keys
+from fedgrid.redaction import escape_controls
+from fedgrid.sealed_json import seal_values
 
 FILE = "tags.json"
-LENGTH = 4000
+MAX_LENGTH = 4000
 """Most characters of a note and of all tags together. MLflow takes 8000 of a note, which stands there above
 the run's description."""
-KEY = re.compile(r"\w[\w-]{0,59}")
+TAG_KEY = re.compile(r"\w[\w-]{0,59}")
 """Pattern of a tag's key. It has no dots, because the names of MLflow's own tags and of further axes have
 them."""
-OWN = ("grid", "scenario", "model", "variant", "host", "commit", "versions", "source", "command", "trial")
+RESERVED_TAGS = (
+    "grid",
+    "scenario",
+    "model",
+    "variant",
+    "host",
+    "commit",
+    "versions",
+    "source",
+    "command",
+    "trial",
+)
 """Tags that fedgrid itself sets in MLflow, in addition to those of axes."""
 
 
@@ -38,7 +49,7 @@ class Annotations:
     tags: Mapping[str, str] = field(default_factory=dict)
     """Key -> value, none by default."""
 
-    def changed(self, given: Sequence[str], note: str | None) -> Self:
+    def apply_changes(self, given: Sequence[str], note: str | None) -> Self:
         """Build annotations with tags set or removed and, unless `note` is None, with another note.
 
         Args:
@@ -57,46 +68,50 @@ class Annotations:
             if value:
                 tags[key] = value
             elif tags.pop(key, None) is None:
-                raise unknown("tag", key, tags) if tags else ConfigError(f"'{text}': the run has no tags")
+                raise (
+                    unknown_name_error("tag", key, tags)
+                    if tags
+                    else ConfigError(f"'{text}': the run has no tags")
+                )
         annotations = type(self)(self.note if note is None else note.strip(), tags)
         annotations._check()
         return annotations
 
-    def lines(self) -> list[str]:
+    def format_lines(self) -> list[str]:
         """Format note and tags as lines of a page, none for what is empty."""
         tags = ", ".join(f"{key}={value}" for key, value in self.tags.items())
         return [f"{name}: {text}" for name, text in (("Note", self.note), ("Tags", tags)) if text]
 
-    def write(self, folder: Path, storage: Storage) -> None:
+    def write_file(self, folder: Path, storage: Storage) -> None:
         """Write them to a run's folder, in place of what is there.
 
         Raises:
             RunError: The file cannot be written.
         """
-        text = seal({"note": self.note, "tags": dict(self.tags)})
+        text = seal_values({"note": self.note, "tags": dict(self.tags)})
         with disk_errors(folder):
             storage.put({f"{folder.name}/{FILE}": text.encode()})
 
     def _check(self) -> None:
         """Check that MLflow, a terminal and fedgrid itself can take note and tags."""
         # A tag of the user with one of these names would hide fedgrid's own in MLflow, and filters would lie.
-        taken = {*OWN, *axis_keys()}
+        taken = {*RESERVED_TAGS, *list_axis_keys()}
         for key, value in self.tags.items():
-            if not KEY.fullmatch(key):
+            if not TAG_KEY.fullmatch(key):
                 raise ConfigError(f"tag '{key}': expected letters, digits, _ and -, 60 at most")
             if key in taken:
                 raise ConfigError(f"tag '{key}': fedgrid sets a tag of this name itself; choose another name")
             if not value.isprintable():
                 raise ConfigError(f"tag '{key}': expected text on one line, without control characters")
         # A note is printed in terminals, where escape sequences could rewrite what stands above it.
-        if printable(self.note) != self.note:
+        if escape_controls(self.note) != self.note:
             raise ConfigError("the note has control characters; expected plain text")
         length = len(self.note) + sum(len(key) + len(value) for key, value in self.tags.items())
-        if length > LENGTH:
-            raise ConfigError(f"note and tags have {length:,} characters; at most {LENGTH:,} together")
+        if length > MAX_LENGTH:
+            raise ConfigError(f"note and tags have {length:,} characters; at most {MAX_LENGTH:,} together")
 
 
-def annotations_of(folder: Path) -> Annotations:
+def read_annotations(folder: Path) -> Annotations:
     """Read the note and tags of the run in a folder; a damaged file counts as empty, with a warning.
 
     Raises:
@@ -104,7 +119,7 @@ def annotations_of(folder: Path) -> Annotations:
         UnreadableFile: The disk does not give the file.
     """
     try:
-        values = unseal(folder / FILE)
+        values = unseal_file(folder / FILE)
         return Annotations(values["note"], values["tags"])
     except FileNotFoundError:
         return Annotations()

@@ -10,12 +10,12 @@ from shutil import rmtree
 from typing import Any
 
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.trackers.names import metrics
+from fedgrid.grids.trackers.names import select_metrics
 from fedgrid.grids.trackers.tracker import Status, TrackedGrid, TrackedRun, Tracker
 from fedgrid.regular_files import read_file
 
 FOLDER = "tensorboard"
-WHOLE = "whole"
+COMPLETE_MARK = "whole"
 """Empty file next to the events of a finished run."""
 FRAME, CHECKSUM = struct.Struct("<QI"), 4
 """Format of what stands before each event: its length, and a checksum of that. Another checksum, of
@@ -43,8 +43,8 @@ class TensorBoardTracker(Tracker):
         """Begin another file of a run; return the last round that the earlier files have."""
         from tensorboardX.event_file_writer import EventsWriter
 
-        folder = folder_of(run, self.grid)
-        rounds = max((event.step for event in events(folder) if _is_round(event)), default=0)
+        folder = events_folder(run, self.grid)
+        rounds = max((event.step for event in read_events(folder) if _is_round(event)), default=0)
         folder.mkdir(parents=True, exist_ok=True)
         # The writer names files by the second, and empties one that exists; nanoseconds keep them apart.
         self._writers[run.config.run_id] = EventsWriter(str(folder / "events"), f".{time.time_ns()}")
@@ -63,10 +63,10 @@ class TensorBoardTracker(Tracker):
 
         values = [
             Summary.Value(tag=key, simple_value=float(value))
-            for key, value in metrics(scores).items()
+            for key, value in select_metrics(scores).items()
             if value is not None and isfinite(value)
         ]
-        self._write(run, Summary(value=values), number, ended_ms / 1000)
+        self._write_event(run, Summary(value=values), number, ended_ms / 1000)
 
     def artifact(self, run: TrackedRun | None, path: Path, folder: str = "") -> None:
         """Show a run's figure; TensorBoard has no place for other files."""
@@ -77,13 +77,13 @@ class TensorBoardTracker(Tracker):
             width, height = struct.unpack(">II", picture[SIZE_OF_PNG])
             image = Summary.Image(height=height, width=width, colorspace=4, encoded_image_string=picture)
             tag = f"{folder}/{path.stem}"
-            self._write(run, Summary(value=[Summary.Value(tag=tag, image=image)]), 0, time.time())
+            self._write_event(run, Summary(value=[Summary.Value(tag=tag, image=image)]), 0, time.time())
 
     def finished(self, run: TrackedRun) -> None:
         """Close the file, and mark the folder as complete."""
         # Closing flushes the events, so that the mark follows the last of them.
         self._writers.pop(run.config.run_id).close()
-        (folder_of(run, self.grid) / WHOLE).touch()
+        (events_folder(run, self.grid) / COMPLETE_MARK).touch()
 
     def failed(self, run: TrackedRun, status: Status) -> None:
         """Close the file."""
@@ -96,15 +96,15 @@ class TensorBoardTracker(Tracker):
 
     def forget(self, run: TrackedRun) -> None:
         """Delete the events of a run."""
-        rmtree(folder_of(run, self.grid), ignore_errors=True)
+        rmtree(events_folder(run, self.grid), ignore_errors=True)
 
     def has(self, run: TrackedRun | None, status: Status, rounds: int) -> bool:
         """Check whether the files have a run's rounds, and those of a finished run its figure."""
         if run is None:
             return True
-        folder = folder_of(run, self.grid)
-        steps = (event.step for event in events(folder) if _is_round(event))
-        return max(steps, default=0) == rounds and (status != "FINISHED" or (folder / WHOLE).exists())
+        folder = events_folder(run, self.grid)
+        steps = (event.step for event in read_events(folder) if _is_round(event))
+        return max(steps, default=0) == rounds and (status != "FINISHED" or (folder / COMPLETE_MARK).exists())
 
     @classmethod
     def prepare(cls) -> None:
@@ -114,7 +114,7 @@ class TensorBoardTracker(Tracker):
     @classmethod
     def lacks(cls, run: TrackedRun, grid: TrackedGrid) -> bool:
         """Check whether a run's folder lacks the mark of a finished run."""
-        return not (folder_of(run, grid) / WHOLE).exists()
+        return not (events_folder(run, grid) / COMPLETE_MARK).exists()
 
     @classmethod
     def title(cls) -> str:
@@ -126,7 +126,7 @@ class TensorBoardTracker(Tracker):
         """Format the command that shows the grid."""
         return [f"TensorBoard:  tensorboard --logdir {quote(str(grid.storage.root / FOLDER / grid.name))}"]
 
-    def _write(self, run: TrackedRun, summary: Any, step: int, wall_time: float) -> None:
+    def _write_event(self, run: TrackedRun, summary: Any, step: int, wall_time: float) -> None:
         """Write one event of a run."""
         from tensorboardX.proto.event_pb2 import Event
 
@@ -134,7 +134,7 @@ class TensorBoardTracker(Tracker):
         self._writers[run.config.run_id].write_event(event)
 
 
-def folder_of(run: TrackedRun, grid: TrackedGrid) -> Path:
+def events_folder(run: TrackedRun, grid: TrackedGrid) -> Path:
     """Build the path of a run's events; TensorBoard shows the run under the folder's name."""
     return grid.storage.root / FOLDER / grid.name / run.folder.name
 
@@ -154,7 +154,7 @@ def delete_events(grid: str, storage: Storage, run_ids: Collection[str] | None =
             rmtree(path, ignore_errors=True)
 
 
-def events(folder: Path) -> Iterator[Any]:
+def read_events(folder: Path) -> Iterator[Any]:
     """Yield the events of a run up to the first that is cut off in each file.
 
     tensorboardX only writes, and TensorBoard itself, which could read, is a large package that fedgrid does

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.engine.runtime.storage.storage import Storage
 
 Status: TypeAlias = Literal["FINISHED", "FAILED", "KILLED"]
@@ -63,7 +63,7 @@ class TrackedRun:
         ...         "rounds": 2, "local_epochs": 1, "batch_size": 8, "optimizer": "sgd", "learning_rate": 0.1
         ...     },
         ... })
-        >>> run = fedgrid.TrackedRun.of(config, Storage(Path("runs")))
+        >>> run = fedgrid.TrackedRun.from_config(config, Storage(Path("runs")))
         >>> run.folder.name == f"{config.name}-{config.run_id}", run.started_ms
         (True, None)
     """
@@ -76,7 +76,7 @@ class TrackedRun:
     """Unix time in milliseconds at which its folder was made; None, the default, if that is not recorded."""
 
     @classmethod
-    def of(cls, config: RunConfig, storage: Storage) -> Self:
+    def from_config(cls, config: RunConfig, storage: Storage) -> Self:
         """Build the tracked run of a configuration, without the time of its start.
 
         Args:
@@ -86,7 +86,7 @@ class TrackedRun:
         Raises:
             ConfigError: The run's name is no name of a folder, or is too long.
         """
-        return cls(config, folder_of(storage.root, config))
+        return cls(config, build_folder_path(storage.root, config))
 
 
 class Tracker:

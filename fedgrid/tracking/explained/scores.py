@@ -12,7 +12,7 @@ from statistics import fmean
 
 from fedgrid.tracking.arrays import group_by
 from fedgrid.tracking.names import AS_PUBLISHED
-from fedgrid.tracking.scoring.measures import scenario_means
+from fedgrid.tracking.scoring.measures import average_by_scenario
 from fedgrid.tracking.scoring.paired_tests import ALPHA
 from fedgrid.tracking.scoring.run import Scenario
 from fedgrid.tracking.scoring.statistics import Comparison, ScoresByAlgorithm, compare_scores
@@ -23,12 +23,12 @@ DISTRIBUTIONS = {
     "server": "the server's images",
 }
 """Key of a set of explained images -> its description."""
-AGAINST = "fedavg"
+BASELINE = "fedavg"
 """The algorithm without clusters, against which a gain of clustering is measured."""
 
 
 @dataclass(frozen=True)
-class Explained:
+class ExplanationMeans:
     """Mean scores of one model's explanations of the images of one distribution."""
 
     scenario: Scenario
@@ -71,10 +71,10 @@ class ExplanationScore:
     """A score of explanations."""
 
     name: str
-    of: Callable[[Explained], float]
+    formula: Callable[[ExplanationMeans], float]
     highest: bool
     """Whether more is better."""
-    weight: Callable[[Explained], float] = attrgetter("weight")
+    weight: Callable[[ExplanationMeans], float] = attrgetter("weight")
     """Weight of a model in the mean of its run."""
 
 
@@ -102,7 +102,9 @@ OWN_SCORES = (
 """Scores of runs computed here; the published ones have `SCORES` alone."""
 
 
-def run_means(explained: Sequence[Explained], on: str, score: ExplanationScore) -> ScoresByAlgorithm:
+def compute_run_means(
+    explained: Sequence[ExplanationMeans], on: str, score: ExplanationScore
+) -> ScoresByAlgorithm:
     """Compute the mean over the models of each run, by algorithm, scenario and seed; without NaNs.
 
     An algorithm without any score is there too, with no scenario.
@@ -113,14 +115,14 @@ def run_means(explained: Sequence[Explained], on: str, score: ExplanationScore) 
     for (algorithm, *place), models in runs.items():
         # A run whose models have no score, as without images of others, must not make its scenario NaN for
         # all.
-        if not isnan(mean := _mean(models, score)):
+        if not isnan(mean := _weighted_mean(models, score)):
             means[algorithm][tuple(place)] = mean
     return means
 
 
-def _mean(models: Sequence[Explained], score: ExplanationScore) -> float:
+def _weighted_mean(models: Sequence[ExplanationMeans], score: ExplanationScore) -> float:
     """Compute the weighted mean of a score; a model of no weight does not count, even if it is NaN."""
-    counted = [(score.of(model), weight) for model in models if (weight := score.weight(model))]
+    counted = [(score.formula(model), weight) for model in models if (weight := score.weight(model))]
     if not counted:
         return nan
     if all(weight == counted[0][1] for _, weight in counted):
@@ -130,7 +132,7 @@ def _mean(models: Sequence[Explained], score: ExplanationScore) -> float:
 
 
 def compare_explanations(
-    explained: Sequence[Explained], on: str, score: ExplanationScore, *, as_published: bool = False
+    explained: Sequence[ExplanationMeans], on: str, score: ExplanationScore, *, as_published: bool = False
 ) -> Comparison:
     """Compare algorithms by a score over all scenarios of `explained`.
 
@@ -146,15 +148,15 @@ def compare_explanations(
     """
     suffix = f" {AS_PUBLISHED}" if as_published else ""
     return compare_scores(
-        run_means(explained, on, score),
+        compute_run_means(explained, on, score),
         f"{score.name} on {on}{suffix}",
         highest=as_published or score.highest,
         num_scenarios=len({model.scenario for model in explained}),
-        dataset_of=lambda scenario: str(scenario[0]),
+        find_dataset=lambda scenario: str(scenario[0]),
     )
 
 
-def published_ranks(scores: ScoresByAlgorithm) -> Mapping[str, float]:
+def compute_published_ranks(scores: ScoresByAlgorithm) -> Mapping[str, float]:
     """Compute the mean ranks as published, 1 for the highest score, NaN for an algorithm without any.
 
     In each scenario only the algorithms with a score are ranked, so that the means of several algorithms are
@@ -163,7 +165,7 @@ def published_ranks(scores: ScoresByAlgorithm) -> Mapping[str, float]:
     from scipy.stats import rankdata
 
     ranks: dict[str, list[float]] = {algorithm: [] for algorithm in scores}
-    means = {name: scenario_means(own) for name, own in scores.items()}
+    means = {name: average_by_scenario(own) for name, own in scores.items()}
     for scenario in dict.fromkeys(scenario for own in means.values() for scenario in own):
         present = [algorithm for algorithm, own in means.items() if scenario in own]
         placed = rankdata([-means[algorithm][scenario] for algorithm in present])
@@ -172,24 +174,24 @@ def published_ranks(scores: ScoresByAlgorithm) -> Mapping[str, float]:
     return {algorithm: fmean(own_ranks) if own_ranks else nan for algorithm, own_ranks in ranks.items()}
 
 
-def verdict(by_gap: Comparison) -> str:
+def summarise_gap(by_gap: Comparison) -> str:
     """Summarise in a sentence whether clustering helps by the gap, in which confidence counts less."""
-    if AGAINST not in by_gap.algorithms or not by_gap.pairs:
+    if BASELINE not in by_gap.algorithms or not by_gap.pairs:
         return ""
     where = f"over {by_gap.num_scenarios} scenarios"
-    apart = [pair for pair in by_gap.pairs if AGAINST in (pair.one, pair.other) and pair.differs]
+    apart = [pair for pair in by_gap.pairs if BASELINE in (pair.one, pair.other) and pair.is_significant]
     if by_gap.friedman_p is not None and by_gap.friedman_p >= ALPHA:
         # Single pairs are not interpreted if Friedman's test finds no difference at all (Demsar 2006,
         # section 3.2).
         apart = []
-    words = f"no algorithm is found to differ from {AGAINST} {where}"
+    words = f"no algorithm is found to differ from {BASELINE} {where}"
     if apart:
-        better = ", ".join(pair.one for pair in apart if pair.other == AGAINST) or "none"
-        worse = ", ".join(pair.other for pair in apart if pair.one == AGAINST) or "none"
-        words = f"{where}: better than {AGAINST}: {better}; worse: {worse}"
+        better = ", ".join(pair.one for pair in apart if pair.other == BASELINE) or "none"
+        worse = ", ".join(pair.other for pair in apart if pair.one == BASELINE) or "none"
+        words = f"{where}: better than {BASELINE}: {better}; worse: {worse}"
     return f"By {by_gap.measure}, in which confidence counts less, {words}."
 
 
-def choose_clients(explained: Sequence[Explained], clients: int) -> tuple[Explained, ...]:
+def select_clients(explained: Sequence[ExplanationMeans], clients: int) -> tuple[ExplanationMeans, ...]:
     """Select the scores of scenarios with this number of clients."""
     return tuple(model for model in explained if model.scenario[1] == clients)

@@ -12,24 +12,24 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedgrid.arguments import check_choice, checked
-from fedgrid.tracking.arrays import Array, mean
+from fedgrid.arguments import check_arguments, check_choice
+from fedgrid.tracking.arrays import Array, mean_without_nan
 from fedgrid.tracking.figures.panels import (
     FIFTHS,
     NO_RUN,
     Margins,
-    band,
-    entries,
-    number_rounds,
-    panels,
-    say,
+    build_legend_entries,
+    create_panels,
+    draw_band,
+    set_split_title,
+    set_up_rounds,
     share_y,
-    title,
+    write_reason,
 )
-from fedgrid.tracking.figures.style import GRID, HUES, INK, SMALL, Style, paper_style, styles
+from fedgrid.tracking.figures.style import GRID, HUES, INK, SMALL, Style, choose_styles, paper_style
 from fedgrid.tracking.names import AS_PUBLISHED
-from fedgrid.tracking.scoring.measures import own_curves, words_of
-from fedgrid.tracking.scoring.study import Study, by_round, require_one
+from fedgrid.tracking.scoring.measures import format_heading, list_own_curves
+from fedgrid.tracking.scoring.study import Study, require_one_value, stack_by_round
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class FigureKind:
     """Whether a report leaves it out if no run has its first curve."""
 
 
-OF_MODELS = (
+MODELS_CAPTION = (
     "of the clusters' models, mean over clients: on the clients' own test sets (personalised), and on the "
     "server's (generalised)."
 )
@@ -66,7 +66,7 @@ KINDS: Mapping[str, FigureKind] = {
     "accuracy": FigureKind(
         "accuracy",
         "Accuracy",
-        f"Accuracy {OF_MODELS}",
+        f"Accuracy {MODELS_CAPTION}",
         (
             PanelRow("personalised_accuracy", "personalised accuracy"),
             PanelRow("generalised_accuracy", "generalised accuracy"),
@@ -76,13 +76,13 @@ KINDS: Mapping[str, FigureKind] = {
     "r2": FigureKind(
         "R2",
         "R2",
-        f"R2 {OF_MODELS}",
+        f"R2 {MODELS_CAPTION}",
         (PanelRow("personalised_r2", "personalised R2"), PanelRow("generalised_r2", "generalised R2")),
     ),
     "f1": FigureKind(
         "F1",
         "F1",
-        f"Macro F1 {OF_MODELS}",
+        f"Macro F1 {MODELS_CAPTION}",
         (PanelRow("personalised_f1", "personalised F1"), PanelRow("generalised_f1", "generalised F1")),
         is_optional=False,
     ),
@@ -157,7 +157,7 @@ KINDS: Mapping[str, FigureKind] = {
 }
 
 
-@checked()
+@check_arguments()
 def per_round(study: Study, kind: str) -> Figure:
     """Draw scores by round, with a row of panels for each score and a panel for each split.
 
@@ -176,14 +176,14 @@ def per_round(study: Study, kind: str) -> Figure:
     Raises:
         ValueError: there is no such kind, or the study has several data sets or numbers of clients.
     """
-    check_choice("kind", kind, (*KINDS, *own_curves(study)))
-    require_one(study, "dataset", "clients")
-    every = KINDS[kind].rows if kind in KINDS else (PanelRow(kind, words_of(kind), "amount"),)
-    rows = [row for row in every if study.has(row.curve)]
+    check_choice("kind", kind, (*KINDS, *list_own_curves(study)))
+    require_one_value(study, "dataset", "clients")
+    candidates = KINDS[kind].rows if kind in KINDS else (PanelRow(kind, format_heading(kind), "amount"),)
+    rows = [row for row in candidates if study.has(row.curve)]
     if kind == "f1" and not rows:
         rows = [row for row in KINDS["f1-published"].rows if study.has(row.curve)]
     # One empty row stays, with the reason why it is empty.
-    rows = rows or [*every[:1]]
+    rows = rows or [*candidates[:1]]
     # The second row would be a line at 0.
     if kind == "sizes" and not any((result.curves["clients_alone"] > 0).any() for result in study.finished):
         rows = rows[:1]
@@ -191,37 +191,39 @@ def per_round(study: Study, kind: str) -> Figure:
     clients = study.blocks[0][1] if study.blocks else 0
     columns = max(1, len(splits))
     with paper_style():
-        style = styles(study.algorithms)
-        figure, places = panels(len(rows) * columns, columns, 1.35, legend=entries(style))
+        style = choose_styles(study.algorithms)
+        figure, places = create_panels(len(rows) * columns, columns, 1.35, legend=build_legend_entries(style))
         for start, score in enumerate(rows):
             row = places[start * columns : (start + 1) * columns]
             for axes, split in zip(row, splits, strict=False):
-                _draw(axes, study.of(split=split), score, style)
-            _scale(row, score, clients)
+                _draw_panel(axes, study.with_values(split=split), score, style)
+            _scale_row(row, score, clients)
         for axes, split in zip(places, splits, strict=False):
-            title(axes, split)
+            set_split_title(axes, split)
         for axes in places[:-columns]:
             axes.xaxis.set_visible(False)
         if not splits:
-            say(places[0], NO_RUN)
+            write_reason(places[0], NO_RUN)
     return figure
 
 
-def deviation(values_SR: Array) -> Array:
+def compute_deviation(values_SR: Array) -> Array:
     """Compute the standard deviation (n - 1) of each column without its NaNs, 0 of fewer than two values."""
     count_R = (~np.isnan(values_SR)).sum(axis=0)
-    squares_R = np.nansum((values_SR - mean(values_SR.T)) ** 2, axis=0)
+    squares_R = np.nansum((values_SR - mean_without_nan(values_SR.T)) ** 2, axis=0)
     # One value has squares of 0: the divisor only must not be 0 too.
     return np.asarray(np.sqrt(squares_R / np.maximum(count_R - 1, 1)))
 
 
-def _draw(axes: Axes, study: Study, score: PanelRow, style: Mapping[str, Style]) -> None:
+def _draw_panel(axes: Axes, study: Study, score: PanelRow, style: Mapping[str, Style]) -> None:
     """Draw the lines of one panel: means over seeds, with a band of their deviation."""
     for position, (algorithm, own_style) in enumerate(style.items()):
-        results = [run for run in study.of(algorithm=algorithm).finished if score.curve in run.curves]
+        results = [
+            run for run in study.with_values(algorithm=algorithm).finished if score.curve in run.curves
+        ]
         if not results:
             continue
-        round_R, values_SR = by_round(results, score.curve)
+        round_R, values_SR = stack_by_round(results, score.curve)
         # A loss can be infinite in a run that diverges; one such value would hide all others of the panel.
         values_SR = np.where(np.isfinite(values_SR), values_SR, np.nan)
         there_R = ~np.isnan(values_SR).all(axis=0)
@@ -229,20 +231,20 @@ def _draw(axes: Axes, study: Study, score: PanelRow, style: Mapping[str, Style])
             continue
         # Tests may be every few rounds only: the line joins the rounds that have one.
         round_R, values_SR = round_R[there_R], values_SR[:, there_R]
-        mean_R, deviation_R = mean(values_SR.T), deviation(values_SR)
+        mean_R, deviation_R = mean_without_nan(values_SR.T), compute_deviation(values_SR)
         # Lines of algorithms that equal FedAvg coincide: their markers alternate, so that each stays visible.
         step = max(len(style), len(round_R) // 4)
         first = (position * step // len(style)) % len(round_R)
-        axes.plot(round_R, mean_R, label=algorithm, markevery=(first, step), **own_style.of_line)
+        axes.plot(round_R, mean_R, label=algorithm, markevery=(first, step), **own_style.line_settings)
         if deviation_R.any():
-            band(axes, round_R, mean_R - deviation_R, mean_R + deviation_R, own_style.colour)
+            draw_band(axes, round_R, mean_R - deviation_R, mean_R + deviation_R, own_style.colour)
     if axes.lines:
-        number_rounds(axes, np.unique(np.concatenate([result.round_R for result in study.finished])))
+        set_up_rounds(axes, np.unique(np.concatenate([result.round_R for result in study.finished])))
     else:
-        say(axes, f"no {score.label} was recorded" if study.finished else NO_RUN)
+        write_reason(axes, f"no {score.label} was recorded" if study.finished else NO_RUN)
 
 
-def _scale(row: Sequence[Axes], score: PanelRow, clients: int) -> None:
+def _scale_row(row: Sequence[Axes], score: PanelRow, clients: int) -> None:
     """Give a row a common y axis, which ends at 1, at the number of clients, or above the largest value.
 
     Deviations may reach beyond these ends, where there are no scores; there a band is cut off.
@@ -270,7 +272,7 @@ NORMS = {
 """Column -> title of its panel."""
 
 
-@checked()
+@check_arguments()
 def update_norms(epochs: Mapping[str, Array], *, epsilon_1: float, epsilon_2: float, cooldown: int) -> Figure:
     """Draw the loss, the norm of the update, and the number published in its place, by epoch.
 
@@ -284,22 +286,22 @@ def update_norms(epochs: Mapping[str, Array], *, epsilon_1: float, epsilon_2: fl
     """
     epoch_E = np.arange(1, len(epochs["loss"]) + 1)
     with paper_style():
-        figure, row = panels(len(NORMS), len(NORMS), 1.35, margins=Margins(gap=0.5))
+        figure, row = create_panels(len(NORMS), len(NORMS), 1.35, margins=Margins(gap=0.5))
         for axes, (column, heading) in zip(row, NORMS.items(), strict=True):
             axes.set_title(heading.format(cooldown=cooldown))
             axes.plot(epoch_E, epochs[column], color=HUES[0], marker="o", markersize=2.4)
             axes.grid(axis="y", color=GRID, linewidth=0.6)
             axes.set_ylim(bottom=min(0.0, 1.1 * float(np.min(epochs[column]))))
-            number_rounds(axes, epoch_E)
+            set_up_rounds(axes, epoch_E)
             axes.set_xlabel("epoch")
         line: dict[str, Any] = {"color": INK, "linewidth": 0.8, "linestyle": (0, (4, 3)), "zorder": 1.5}
         row[0].axvline(cooldown, **line)
-        beside: dict[str, Any] = {
+        placement: dict[str, Any] = {
             "transform": row[1].get_yaxis_transform(),
             "va": "center",
             "fontsize": SMALL + 1,
         }
         for name, epsilon in (("$\\varepsilon_1$", epsilon_1), ("$\\varepsilon_2$", epsilon_2)):
             row[1].axhline(epsilon, **line)
-            row[1].text(1.02, epsilon, name, parse_math=True, **beside)
+            row[1].text(1.02, epsilon, name, parse_math=True, **placement)
     return figure

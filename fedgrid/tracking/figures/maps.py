@@ -14,33 +14,33 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from fedgrid.arguments import checked
+from fedgrid.arguments import check_arguments
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.figures.panels import (
     FIFTHS,
     LETTER,
     LINE,
-    LONG,
+    MAX_LETTERS,
     NO_RUN,
     Margins,
-    number_rounds,
-    panels,
-    rule,
-    say,
+    create_panels,
+    draw_rules,
+    set_up_rounds,
+    write_reason,
 )
 from fedgrid.tracking.figures.style import HUES, INK, paper_style
 from fedgrid.tracking.scoring.run import Run
-from fedgrid.tracking.scoring.study import Study, require_one
+from fedgrid.tracking.scoring.study import Study, require_one_value
 
 MIXED = "#9A9A9A"
 PANELS_A_ROW = 4
-NAMED_GROUPS = 6
+MAX_NAMED_GROUPS = 6
 """Largest number of hidden groups with room for their names."""
-SHORT = 9
+MAX_GROUP_LETTERS = 9
 """Largest number of letters of a group's name in a line next to a map."""
 
 
-@checked()
+@check_arguments()
 def cluster_maps(study: Study) -> Figure:
     """Draw the maps of a scenario's first seed, with one panel for each algorithm.
 
@@ -51,21 +51,21 @@ def cluster_maps(study: Study) -> Figure:
         ValueError: if the study has several scenarios.
     """
 
-    def draw(axes: Axes, run: Run, *, is_first: bool) -> None:
+    def draw_panel(axes: Axes, run: Run, *, is_first: bool) -> None:
         """Draw the map of one run."""
         draw_map(axes, run.labels_RK, run.truth_K, run.round_R)
         if is_first:
             name_groups(axes, run.truth_K, run.group_names)
 
-    def score(run: Run) -> str:
+    def format_score(run: Run) -> str:
         """Format the ARI of the last partition, or its number of clusters."""
         ari = run.last("ari")
         return f"{run.last('clusters'):.0f} clusters" if np.isnan(ari) else f"ARI {ari:.2f}"
 
-    return _by_algorithm(study, score, draw, "most of it from ")
+    return _draw_by_algorithm(study, format_score, draw_panel, "most of it from ")
 
 
-@checked()
+@check_arguments()
 def client_curves(study: Study) -> Figure:
     """Draw the personalised accuracy of each client by round, for a scenario's first seed.
 
@@ -76,68 +76,68 @@ def client_curves(study: Study) -> Figure:
         ValueError: if the study has several scenarios.
     """
 
-    def lowest(run: Run) -> str:
+    def format_lowest(run: Run) -> str:
         """Format the client that ends lowest, and its accuracy."""
         last_K = run.accuracy_RK[-1]
         client = int(np.nanargmin(last_K)) if not np.isnan(last_K).all() else 0
         return f"lowest: client {run.client_K[client]}, {last_K[client]:.2f}"
 
-    def draw(axes: Axes, run: Run, *, is_first: bool) -> None:
+    def draw_panel(axes: Axes, run: Run, *, is_first: bool) -> None:
         """Draw a line for each client of one run."""
         for accuracy_R, group in zip(run.accuracy_RK.T, run.truth_K, strict=True):
             there_R = ~np.isnan(accuracy_R)
-            hue = _hue(np.array([group]), run.truth_K)
+            hue = _choose_hue(np.array([group]), run.truth_K)
             axes.plot(run.round_R[there_R], accuracy_R[there_R], color=hue, linewidth=0.6)
         axes.set_ylim(0, 1.03)
-        rule(axes, FIFTHS)
+        draw_rules(axes, FIFTHS)
         if is_first:
             axes.set_yticks(FIFTHS)
             axes.set_ylabel("accuracy")
 
-    return _by_algorithm(study, lowest, draw)
+    return _draw_by_algorithm(study, format_lowest, draw_panel)
 
 
-def _by_algorithm(
-    study: Study, words: Callable[[Run], str], draw: Callable[..., None], of_group: str = ""
+def _draw_by_algorithm(
+    study: Study, describe: Callable[[Run], str], draw: Callable[..., None], group_prefix: str = ""
 ) -> Figure:
     """Draw a panel for each algorithm, of its run with the first seed.
 
     Args:
         study: runs of one scenario.
-        words: formats the line below an algorithm's name.
+        describe: formats the line below an algorithm's name.
         draw: draws a panel.
-        of_group: stands before a group's name in the legend, which then has the mixed clusters too; empty by
-            default.
+        group_prefix: stands before a group's name in the legend, which then has the mixed clusters too; empty
+            by default.
     """
-    require_one(study, "dataset", "clients", "split")
+    require_one_value(study, "dataset", "clients", "split")
     algorithms = study.algorithms
     # One seed: the numbers of clusters, and the clients of a group, mean something else in each.
     first_seed = [result for result in study.finished if result.seed == study.runs[0].seed]
     results = {result.algorithm: result for result in first_seed}
-    below = {name: f"\n{words(result)}" for name, result in results.items()}
-    titles = [fill(name, 28) + below.get(name, "") for name in algorithms]
+    subtitles = {name: f"\n{describe(result)}" for name, result in results.items()}
+    titles = [fill(name, 28) + subtitles.get(name, "") for name in algorithms]
     head = 0.08 + LINE * max((title.count("\n") + 1 for title in titles), default=1)
     num_clients = study.runs[0].clients if study.runs else 0
     with paper_style():
-        figure, places = panels(
+        figure, places = create_panels(
             len(algorithms),
             PANELS_A_ROW,
             min(1.6, max(0.8, 0.05 * num_clients)),
             margins=Margins(left=0.6, head=head, row_gap=head + 0.04),
-            legend=_legend(next(iter(results.values())), of_group) if results else [],
+            legend=_build_legend(next(iter(results.values())), group_prefix) if results else [],
         )
         if not algorithms:
-            say(places[0], NO_RUN)
+            write_reason(places[0], NO_RUN)
         for place, (axes, algorithm) in enumerate(zip(places, algorithms, strict=False)):
             axes.set_title(titles[place])
             axes.yaxis.set_visible(place % PANELS_A_ROW == 0)
             axes.xaxis.set_visible(place + PANELS_A_ROW >= len(algorithms))
             axes.set_yticks([])
             if algorithm not in results:
-                say(axes, NO_RUN)
+                write_reason(axes, NO_RUN)
                 continue
             draw(axes, results[algorithm], is_first=place % PANELS_A_ROW == 0)
-            number_rounds(axes, results[algorithm].round_R)
+            set_up_rounds(axes, results[algorithm].round_R)
     return figure
 
 
@@ -153,7 +153,7 @@ def draw_map(axes: Axes, labels_RK: Array, truth_K: Array, round_R: Array) -> No
         truth_K: the hidden groups.
         round_R: the numbers of the rounds.
     """
-    order_K = by_group(truth_K)
+    order_K = order_by_group(truth_K)
     # Half a client beyond the first and last row: matplotlib puts a pixel's centre at its number.
     last = len(truth_K) - 0.5
     axes.imshow(
@@ -162,50 +162,54 @@ def draw_map(axes: Axes, labels_RK: Array, truth_K: Array, round_R: Array) -> No
         aspect="auto",
         interpolation="none",
     )
-    rule_groups(axes, truth_K)
+    draw_group_rules(axes, truth_K)
     axes.set_ylim(last, -0.5)
     axes.spines[:].set_visible(False)
 
 
-def rule_groups(axes: Axes, truth_K: Array) -> None:
+def draw_group_rules(axes: Axes, truth_K: Array) -> None:
     """Draw lines between the hidden groups."""
-    rule(axes, _edges(truth_K)[1:-1] - 0.5, colors=INK, linewidths=1.2, zorder=2)
+    draw_rules(axes, _find_group_edges(truth_K)[1:-1] - 0.5, colors=INK, linewidths=1.2, zorder=2)
 
 
 def name_groups(axes: Axes, truth_K: Array, given: Mapping[int, str]) -> None:
     """Label the hidden groups on the y axis; `given` has the data set's names of them, if it has any."""
-    edges = _edges(truth_K)
-    if len(edges) - 1 <= NAMED_GROUPS:
-        names = [fill(group_name(truth, given), SHORT) for truth in np.unique(truth_K).tolist()]
+    edges = _find_group_edges(truth_K)
+    if len(edges) - 1 <= MAX_NAMED_GROUPS:
+        names = [
+            fill(format_group_name(truth, given), MAX_GROUP_LETTERS) for truth in np.unique(truth_K).tolist()
+        ]
         axes.set_yticks((edges[:-1] + edges[1:] - 1) / 2, names)
         axes.tick_params(axis="y", length=0)
 
 
-def group_name(group: int, given: Mapping[int, str]) -> str:
+def format_group_name(group: int, given: Mapping[int, str]) -> str:
     """Format the name of a hidden group: `photo`, or `group 3` where it has a number only."""
     name = given.get(group, str(group))
     return f"group {name}" if name.isdigit() else name
 
 
-def _legend(run: Run, of_group: str) -> list[Patch]:
+def _build_legend(run: Run, group_prefix: str) -> list[Patch]:
     """Build the entries of the hidden groups, none if they are too many to name."""
     groups = np.unique(run.truth_K).tolist()
-    if len(groups) > NAMED_GROUPS:
+    if len(groups) > MAX_NAMED_GROUPS:
         return []
-    names = {group: f"{of_group}{group_name(group, run.group_names)}" for group in groups}
-    hues = {fill(name, LONG): _hue(np.array([group]), run.truth_K) for group, name in names.items()}
-    if of_group:
+    names = {group: f"{group_prefix}{format_group_name(group, run.group_names)}" for group in groups}
+    hues = {
+        fill(name, MAX_LETTERS): _choose_hue(np.array([group]), run.truth_K) for group, name in names.items()
+    }
+    if group_prefix:
         hues["from several groups"] = MIXED
     return [Patch(color=hue, label=label) for label, hue in hues.items()]
 
 
-def by_group(truth_K: Array) -> Array:
+def order_by_group(truth_K: Array) -> Array:
     """Order the clients as maps do: by hidden group."""
     return np.argsort(truth_K, kind="stable")
 
 
-def _edges(truth_K: Array) -> Array:
-    """Find the first place of each group in the order of `by_group`, then K."""
+def _find_group_edges(truth_K: Array) -> Array:
+    """Find the first place of each group in the order of `order_by_group`, then K."""
     return np.concatenate([[0], np.cumsum(np.unique(truth_K, return_counts=True)[1])])
 
 
@@ -221,15 +225,15 @@ def _colour_clusters(labels_KR: Array, truth_K: Array) -> Array:
             picture[:, column] = picture[:, column - 1]
             continue
         for label in dict.fromkeys(labels_K.tolist()):
-            hue = _hue(truth_K[labels_K == label], truth_K)
-            of_hue = shades.setdefault(hue, {})
-            shade = of_hue.setdefault(label, len(of_hue))
+            hue = _choose_hue(truth_K[labels_K == label], truth_K)
+            hue_shades = shades.setdefault(hue, {})
+            shade = hue_shades.setdefault(label, len(hue_shades))
             # Multiples of the golden section modulo 1 are distinct, and successive ones far apart.
-            picture[labels_K == label, column] = lighter(hue, 0.75 * (shade * 0.382 % 1))
+            picture[labels_K == label, column] = lighten_colour(hue, 0.75 * (shade * 0.382 % 1))
     return picture
 
 
-def _hue(members: Array, truth_K: Array) -> str:
+def _choose_hue(members: Array, truth_K: Array) -> str:
     """Choose the hue of the group that most members are of, grey without a majority."""
     groups, counts = np.unique(members, return_counts=True)
     # Half of the clients is no majority: the hue of two groups of one size would be that of the first.
@@ -238,7 +242,7 @@ def _hue(members: Array, truth_K: Array) -> str:
     return HUES[int(np.searchsorted(np.unique(truth_K), groups[counts.argmax()])) % len(HUES)]
 
 
-def lighter(colour: str, share: float | Array) -> Array:
+def lighten_colour(colour: str, share: float | Array) -> Array:
     """Mix a colour with a share of white: red, green and blue from 0 to 1, shape (3,).
 
     For shares of shape (L, 1) the colours have shape (L, 3).
@@ -246,7 +250,7 @@ def lighter(colour: str, share: float | Array) -> Array:
     return 1 - (1 - np.array(to_rgb(colour))) * (1 - share)
 
 
-@checked()
+@check_arguments()
 def class_counts(
     train_KL: Array,
     test_KL: Array,
@@ -265,12 +269,12 @@ def class_counts(
         classes: the names of the L classes; none: their numbers.
         group_names: what the data set calls the groups, if it has any.
     """
-    names = [name[:LONG] for name in classes] or [str(label) for label in range(train_KL.shape[1])]
+    names = [name[:MAX_LETTERS] for name in classes] or [str(label) for label in range(train_KL.shape[1])]
     longest = max(map(len, names))
     foot = max(Margins.foot, LETTER * (longest + 2))
     with paper_style():
         height = min(7.0, max(0.9, 0.07 * len(groups_K)))
-        figure, places = panels(2, 2, height, margins=Margins(left=0.6, gap=0.3, foot=foot))
+        figure, places = create_panels(2, 2, height, margins=Margins(left=0.6, gap=0.3, foot=foot))
         counts = {"training images": train_KL, "test images": test_KL}
         for axes, (name, counts_KL) in zip(places, counts.items(), strict=True):
             axes.set_title(f"{name}, at most {counts_KL.max()} of a class")
@@ -280,15 +284,15 @@ def class_counts(
         if 1 < len(np.unique(groups_K)) <= len(groups_K) / 2:
             name_groups(places[0], groups_K, group_names)
             for axes in places:
-                rule_groups(axes, groups_K)
+                draw_group_rules(axes, groups_K)
     return figure
 
 
 def _draw_holdings(axes: Axes, counts_KL: Array, groups_K: Array, names: Sequence[str]) -> None:
     """Draw the numbers of images of one panel, with the classes along the x axis."""
-    order_K, upright = by_group(groups_K), max(map(len, names)) > 2
+    order_K, upright = order_by_group(groups_K), max(map(len, names)) > 2
     num_clients, num_classes = counts_KL.shape
-    axes.imshow(_picture(counts_KL, groups_K)[order_K], aspect="auto", interpolation="none")
+    axes.imshow(_build_picture(counts_KL, groups_K)[order_K], aspect="auto", interpolation="none")
     axes.set_ylim(num_clients - 0.5, -0.5)
     axes.set_yticks([])
     axes.spines[:].set_visible(False)
@@ -299,12 +303,12 @@ def _draw_holdings(axes: Axes, counts_KL: Array, groups_K: Array, names: Sequenc
         axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
 
 
-def _picture(counts_KL: Array, groups_K: Array) -> Array:
+def _build_picture(counts_KL: Array, groups_K: Array) -> Array:
     """Colour the counts by group and size: red, green and blue from 0 to 1, shape (K, L, 3)."""
     # A single image has a depth of at least 0.12; none is white.
     depth_KL = np.where(counts_KL > 0, 0.12 + (1 - 0.12) * (counts_KL / max(1, counts_KL.max())), 0)
     places_K = np.unique(groups_K, return_inverse=True)[1]
     hues_K = [HUES[place % len(HUES)] for place in places_K.tolist()]
     return np.stack(
-        [lighter(hue, 1 - depth_L[:, None]) for hue, depth_L in zip(hues_K, depth_KL, strict=True)]
+        [lighten_colour(hue, 1 - depth_L[:, None]) for hue, depth_L in zip(hues_K, depth_KL, strict=True)]
     )

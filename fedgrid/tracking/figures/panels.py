@@ -21,7 +21,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.figures.style import COLUMN, FAINT, GRID, PAGE, SMALL, PaperFigure, Style
-from fedgrid.tracking.scoring.study import split_name
+from fedgrid.tracking.scoring.study import format_split_name
 
 LETTER = 0.059
 """Mean width of a letter, in inches."""
@@ -29,7 +29,7 @@ LINE = 0.115
 """Height of a line of text, in inches."""
 HANDLE = 0.45
 """Width of the line before a legend entry and of the space after the entry, in inches."""
-LONG = 30
+MAX_LETTERS = 30
 """Letters of a name that fit in one line."""
 NO_RUN = "no run is finished"
 FIFTHS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -49,7 +49,7 @@ class Margins:
     row_gap: float = 0.14
 
 
-def panels(
+def create_panels(
     count: int,
     columns: int,
     height: float | Sequence[float],
@@ -73,7 +73,7 @@ def panels(
     columns = max(1, min(columns, count))
     rows = ceil(count / columns)
     width = COLUMN if columns == 1 else PAGE
-    top = _legend_height(legend, width)
+    top = _compute_legend_height(legend, width)
     heights = [height] * rows if isinstance(height, float | int) else height
     total = top + margins.head + sum(heights) + (rows - 1) * margins.row_gap + margins.foot
     panel = (width - margins.left - margins.right - (columns - 1) * margins.gap) / columns
@@ -83,7 +83,7 @@ def panels(
             handles=list(legend),
             loc="upper center",
             bbox_to_anchor=(0.5, 1),
-            ncols=_entries_a_line(legend, width),
+            ncols=_count_entries_per_line(legend, width),
             borderaxespad=0.3,
             borderpad=0,
             columnspacing=1.4,
@@ -103,17 +103,17 @@ def panels(
     return figure, places
 
 
-def _legend_height(legend: Sequence[Artist], width: float) -> float:
+def _compute_legend_height(legend: Sequence[Artist], width: float) -> float:
     """Compute the height of the legend in inches."""
     if not legend:
         return 0.0
     heights = [LINE * (str(entry.get_label()).count("\n") + 1) + 0.04 for entry in legend]
     # matplotlib distributes the entries over columns like this: the first columns have one more.
-    columns = np.array_split(np.array(heights), _entries_a_line(legend, width))
+    columns = np.array_split(np.array(heights), _count_entries_per_line(legend, width))
     return 0.03 + float(max(column.sum() for column in columns))
 
 
-def _entries_a_line(legend: Sequence[Artist], width: float) -> int:
+def _count_entries_per_line(legend: Sequence[Artist], width: float) -> int:
     """Count the entries in a line: all if they fit, else as many as columns of the longest entry."""
     lengths = [max(map(len, str(entry.get_label()).split("\n"))) for entry in legend]
     if sum(HANDLE + LETTER * length for length in lengths) <= width:
@@ -121,20 +121,22 @@ def _entries_a_line(legend: Sequence[Artist], width: float) -> int:
     return max(1, int(width / (HANDLE + LETTER * max(lengths))))
 
 
-def entries(styles: Mapping[str, Style]) -> list[Line2D]:
+def build_legend_entries(styles: Mapping[str, Style]) -> list[Line2D]:
     """Build the legend's entries: an algorithm's line with its marker."""
-    return [Line2D([], [], label=fill(name, LONG), **style.of_line) for name, style in styles.items()]
+    return [
+        Line2D([], [], label=fill(name, MAX_LETTERS), **style.line_settings) for name, style in styles.items()
+    ]
 
 
-def name_rows(names: Sequence[str]) -> tuple[list[str], float, float]:
+def wrap_names(names: Sequence[str]) -> tuple[list[str], float, float]:
     """Wrap names, and compute their width and the height of a row in inches."""
-    labels = [fill(name, LONG) for name in names]
+    labels = [fill(name, MAX_LETTERS) for name in names]
     longest = max((len(line) for label in labels for line in label.split("\n")), default=0)
     num_lines = max((label.count("\n") + 1 for label in labels), default=1)
     return labels, 0.16 + LETTER * longest, 0.05 + LINE * num_lines
 
 
-def say(axes: Axes, reason: str) -> None:
+def write_reason(axes: Axes, reason: str) -> None:
     """Write the reason why a panel is empty into it."""
     axes.set_xticks([])
     axes.set_xlabel("")
@@ -142,17 +144,17 @@ def say(axes: Axes, reason: str) -> None:
     axes.text(0.5, 0.5, fill(reason, 22), transform=axes.transAxes, **note)
 
 
-def title(axes: Axes, split: str) -> None:
+def set_split_title(axes: Axes, split: str) -> None:
     """Set the split as the title of a panel, in two lines to fit a quarter of a page."""
-    axes.set_title(split_name(split).replace(" ", "\n"))
+    axes.set_title(format_split_name(split).replace(" ", "\n"))
 
 
-def name_row(axes: Axes, text: str) -> None:
+def label_row(axes: Axes, text: str) -> None:
     """Label a row of panels at the right of its last panel."""
     axes.text(1.04, 0.5, text, transform=axes.transAxes, rotation=270, ha="left", va="center")
 
 
-def number_rounds(axes: Axes, round_R: Array) -> None:
+def set_up_rounds(axes: Axes, round_R: Array) -> None:
     """Set up the x axis for rounds."""
     axes.set_xlabel("round")
     axes.set_xlim(round_R[0] - 0.5, round_R[-1] + 0.5)
@@ -172,13 +174,13 @@ def share_y(row: Sequence[Axes], high: float, ticks: Sequence[float], label: str
         axes.set_ylim(0, high)
         # Ticks that nobody sees would still be laid out in every panel.
         axes.yaxis.set_visible(False)
-        rule(axes, ticks)
+        draw_rules(axes, ticks)
     row[0].yaxis.set_visible(True)
     row[0].set_yticks(ticks)
     row[0].set_ylabel(label)
 
 
-def rule(axes: Axes, places: Iterable[float], *, upright: bool = False, **own_style: Any) -> None:
+def draw_rules(axes: Axes, places: Iterable[float], *, upright: bool = False, **own_style: Any) -> None:
     """Draw straight lines across a panel, faster than grid lines of ticks."""
     lines = [((at, 0), (at, 1)) if upright else ((0, at), (1, at)) for at in places]
     transform = axes.get_xaxis_transform() if upright else axes.get_yaxis_transform()
@@ -198,7 +200,7 @@ def scale_y(axes: Axes, largest: float) -> None:
         axes.yaxis.get_offset_text().set_fontsize(SMALL)
 
 
-def band(axes: Axes, round_R: Array, low_R: Array, high_R: Array, colour: str) -> None:
+def draw_band(axes: Axes, round_R: Array, low_R: Array, high_R: Array, colour: str) -> None:
     """Shade the area between two curves.
 
     Args:

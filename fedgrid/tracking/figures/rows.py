@@ -14,18 +14,18 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from fedgrid.arguments import checked
-from fedgrid.tracking.arrays import mean
+from fedgrid.arguments import check_arguments
+from fedgrid.tracking.arrays import mean_without_nan
 from fedgrid.tracking.figures.panels import (
     FIFTHS,
     NO_RUN,
     Margins,
-    name_row,
-    name_rows,
-    panels,
-    rule,
-    say,
-    title,
+    create_panels,
+    draw_rules,
+    label_row,
+    set_split_title,
+    wrap_names,
+    write_reason,
 )
 from fedgrid.tracking.figures.style import (
     FAINT,
@@ -35,12 +35,12 @@ from fedgrid.tracking.figures.style import (
     SMALL,
     PaperFigure,
     Style,
+    choose_styles,
     paper_style,
-    styles,
 )
-from fedgrid.tracking.scoring.cost import DEFAULT, Target, adapt_target, costs, scale
+from fedgrid.tracking.scoring.cost import DEFAULT_TARGET, Target, adapt_target, choose_unit, compute_costs
 from fedgrid.tracking.scoring.run import Run
-from fedgrid.tracking.scoring.study import Study, require_one
+from fedgrid.tracking.scoring.study import Study, require_one_value
 
 AXIS = 0.42
 """Inches from the top of the figure to the line of the ranks."""
@@ -48,34 +48,37 @@ BAR = 0.09
 """Inches from bar to bar."""
 
 
-@checked()
-def cost_to_target(study: Study, target: Target = DEFAULT) -> Figure:
+@check_arguments()
+def cost_to_target(study: Study, target: Target = DEFAULT_TARGET) -> Figure:
     """Draw the rounds, and the traffic up and down, until a score reaches a target.
 
     There is one row per algorithm, one dot per run, and a bar at the median; the number of runs that never
     reach the target is at the right. There is no panel of traffic if that of a run is unknown.
     """
     target = adapt_target(study, target)
-    by_algorithm = costs(study, target)
-    every_cost = [cost for of_algorithm in by_algorithm.values() for cost in of_algorithm]
-    unit, size = scale(every_cost, target.unit)
+    by_algorithm = compute_costs(study, target)
+    every_cost = [cost for algorithm_costs in by_algorithm.values() for cost in algorithm_costs]
+    unit, size = choose_unit(every_cost, target.unit)
     axis = {"rounds": {name: [cost.rounds for cost in own] for name, own in by_algorithm.items()}}
     if every_cost and not any(np.isnan(cost.bytes) for cost in every_cost):
         axis[f"sent up and down, {unit}"] = {
-            name: [cost.sent(target.unit) / size for cost in own] for name, own in by_algorithm.items()
+            name: [cost.convert_traffic(target.unit) / size for cost in own]
+            for name, own in by_algorithm.items()
         }
     with paper_style():
-        labels, left, height = name_rows(study.algorithms)
+        labels, left, height = wrap_names(study.algorithms)
         margins = Margins(left=left, right=0.62, head=0.42, gap=0.75)
-        figure, row = panels(len(axis), len(axis), max(0.6, (height + 0.05) * len(labels)), margins=margins)
+        figure, row = create_panels(
+            len(axis), len(axis), max(0.6, (height + 0.05) * len(labels)), margins=margins
+        )
         for axes, (label, values) in zip(row, axis.items(), strict=True):
-            _draw_runs(axes, values, styles(study.algorithms))
+            _draw_runs(axes, values, choose_styles(study.algorithms))
             axes.set_xlabel(label)
         row[0].set_yticks(range(len(labels)), labels)
         text = f"until {target.score}\nreaches {target.goal} (bars: medians)"
         figure.text(0.01, 1 - 0.06 / figure.get_figheight(), text, va="top")
         if not every_cost:
-            say(row[0], f"no {target.score} was recorded" if study.finished else NO_RUN)
+            write_reason(row[0], f"no {target.score} was recorded" if study.finished else NO_RUN)
     return figure
 
 
@@ -85,22 +88,22 @@ def _draw_runs(axes: Axes, values: Mapping[str, Sequence[float]], style: Mapping
     axes.set_yticks([])
     axes.grid(axis="x", color=GRID, linewidth=0.6)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
-    for row, (algorithm, of_runs) in enumerate(values.items()):
+    for row, (algorithm, numbers) in enumerate(values.items()):
         # Runs are spread over 0.3 of the row's height to either side.
-        offsets = np.linspace(-0.3, 0.3, len(of_runs)) if len(of_runs) > 1 else [0.0] * len(of_runs)
-        dots = [(x, row + offset) for x, offset in zip(of_runs, offsets, strict=True) if np.isfinite(x)]
-        marker = {**style[algorithm].of_marker, "alpha": 0.7, "markeredgewidth": 0.6, "markersize": 3.4}
+        offsets = np.linspace(-0.3, 0.3, len(numbers)) if len(numbers) > 1 else [0.0] * len(numbers)
+        dots = [(x, row + offset) for x, offset in zip(numbers, offsets, strict=True) if np.isfinite(x)]
+        marker = {**style[algorithm].marker_settings, "alpha": 0.7, "markeredgewidth": 0.6, "markersize": 3.4}
         axes.plot([x for x, _ in dots], [y for _, y in dots], linestyle="none", label=algorithm, **marker)
-        if len(of_runs) > 1 and np.isfinite(middle := float(np.median(of_runs))):
+        if len(numbers) > 1 and np.isfinite(middle := float(np.median(numbers))):
             axes.vlines(middle, row - 0.42, row + 0.42, color=INK, linewidth=1.2)
-        never = len(of_runs) - len(dots)
-        note = f"never: {never}" if never else "" if of_runs else "no run"
-        beside = axes.get_yaxis_transform()
-        axes.text(1.02, row, note, transform=beside, va="center", fontsize=SMALL, color=FAINT)
+        never = len(numbers) - len(dots)
+        note = f"never: {never}" if never else "" if numbers else "no run"
+        placement = axes.get_yaxis_transform()
+        axes.text(1.02, row, note, transform=placement, va="center", fontsize=SMALL, color=FAINT)
     axes.set_xlim(0, 1.04 * max(axes.dataLim.x1, 1.0))
 
 
-@checked()
+@check_arguments()
 def critical_difference(
     ranks: Mapping[str, float], cliques: Sequence[Sequence[str]], num_scenarios: int, first: str = "1 is best"
 ) -> Figure:
@@ -116,8 +119,8 @@ def critical_difference(
     """
     # NaN is not equal to itself.
     ordered = {name: rank for name, rank in sorted(ranks.items(), key=lambda item: item[1]) if rank == rank}
-    bars = _levels([[ordered[name] for name in clique if name in ordered] for clique in cliques])
-    labels, width, step = name_rows([f"{name}  {rank:.2f}" for name, rank in ordered.items()])
+    bars = _stack_bars([[ordered[name] for name in clique if name in ordered] for clique in cliques])
+    labels, width, step = wrap_names([f"{name}  {rank:.2f}" for name, rank in ordered.items()])
     # The names begin below the lowest bar, however many levels of bars there are.
     names_from = AXIS + 0.2 + BAR * (1 + max((level for level, _, _ in bars), default=-1))
     height = names_from + step * max(1, -(-len(ordered) // 2))
@@ -128,7 +131,7 @@ def critical_difference(
         axes = figure.add_axes((0, 0, 1, 1), xlim=(0, PAGE), ylim=(height, 0))
         axes.axis("off")
         if not ordered:
-            say(axes, "no scenario has a result of every algorithm")
+            write_reason(axes, "no scenario has a result of every algorithm")
             return figure
         places = [side + inches * rank for rank in range(max(2, len(ordered)))]
         plural = "scenario" if num_scenarios == 1 else "scenarios"
@@ -142,20 +145,20 @@ def critical_difference(
             ends = [side + inches * (low - 1) - 0.04, side + inches * (high - 1) + 0.04]
             y = AXIS + 0.13 + BAR * level
             axes.plot(ends, [y, y], color=INK, linewidth=2.4, solid_capstyle="butt")
-        style = styles(list(ranks))
+        style = choose_styles(list(ranks))
         for position, (name, rank) in enumerate(ordered.items()):
             # Names of the better half hang at the left, the others at the right, the extremes at the top.
             row = min(position, len(ordered) - 1 - position)
             edge = side if position == row else PAGE - side
             x, y = side + inches * (rank - 1), names_from + step * row
             axes.plot([x, x, edge], [AXIS, y, y], color=INK, linewidth=0.7, label=labels[position])
-            axes.plot([x], [AXIS], linestyle="none", **style[name].of_marker)
+            axes.plot([x], [AXIS], linestyle="none", **style[name].marker_settings)
             offset, align = (-0.06, "right") if edge < PAGE / 2 else (0.06, "left")
             axes.text(edge + offset, y, labels[position], ha=align, va="center")
     return figure
 
 
-def _levels(cliques: Sequence[Sequence[float]]) -> list[tuple[int, float, float]]:
+def _stack_bars(cliques: Sequence[Sequence[float]]) -> list[tuple[int, float, float]]:
     """Stack the bars of cliques: level, least and greatest rank of each; bars of a level do not overlap."""
     bars: list[tuple[int, float, float]] = []
     for low, high in sorted((min(ranks), max(ranks)) for ranks in cliques if len(ranks) > 1):
@@ -177,7 +180,7 @@ SERVER = {
 }
 
 
-@checked()
+@check_arguments()
 def segments(study: Study, *, published: bool = True) -> Figure:
     """Draw a segment from generalised (open) to personalised (filled) F1, one row per algorithm.
 
@@ -189,10 +192,10 @@ def segments(study: Study, *, published: bool = True) -> Figure:
     Raises:
         ValueError: if the study has several data sets.
     """
-    return _segments(study, PUBLISHED if published else RIGHT, Run.mean, "macro F1")
+    return _draw_segment_panels(study, PUBLISHED if published else RIGHT, Run.mean, "macro F1")
 
 
-@checked()
+@check_arguments()
 def communities(study: Study, *, server: bool = False) -> Figure:
     """Draw a segment from the global model's accuracy (open) to the communities' (filled), as `segments`.
 
@@ -202,20 +205,22 @@ def communities(study: Study, *, server: bool = False) -> Figure:
     Raises:
         ValueError: if the study has several data sets.
     """
-    return _segments(study, SERVER if server else MEMBERS, Run.last, "accuracy")
+    return _draw_segment_panels(study, SERVER if server else MEMBERS, Run.last, "accuracy")
 
 
-def _segments(study: Study, ends: Mapping[str, str], of: Callable[[Run, str], float], label: str) -> Figure:
+def _draw_segment_panels(
+    study: Study, ends: Mapping[str, str], read_end: Callable[[Run, str], float], label: str
+) -> Figure:
     """Draw a segment between two curves, of which `of` reads a number of a run."""
-    require_one(study, "dataset")
+    require_one_value(study, "dataset")
     with paper_style():
-        style, splits = styles(study.algorithms), study.splits
-        labels, left, row_height = name_rows(study.algorithms)
+        style, splits = choose_styles(study.algorithms), study.splits
+        labels, left, row_height = wrap_names(study.algorithms)
         legend = [
             Line2D([], [], label=name, color=FAINT, linestyle="none", marker="o", markerfacecolor=face)
             for name, face in zip(ends.values(), ("white", FAINT), strict=True)
         ]
-        figure, places = panels(
+        figure, places = create_panels(
             len(study.blocks) * len(splits),
             len(splits),
             max(0.6, row_height * len(style)),
@@ -223,18 +228,20 @@ def _segments(study: Study, ends: Mapping[str, str], of: Callable[[Run, str], fl
             legend=legend,
         )
         for axes, ((_, clients), split) in zip(places, product(study.blocks, splits), strict=False):
-            _draw_segments(axes, study.of(clients=clients, split=split), style, list(ends), of, label)
+            _draw_segments(
+                axes, study.with_values(clients=clients, split=split), style, list(ends), read_end, label
+            )
             if split == splits[0]:
                 axes.set_yticks(range(len(labels)), labels)
             if split == splits[-1]:
-                name_row(axes, f"{clients} clients")
+                label_row(axes, f"{clients} clients")
         for axes, split in zip(places, splits, strict=False):
-            title(axes, split)
+            set_split_title(axes, split)
         for axes in places[-len(splits) :]:
             axes.set_xticks(FIFTHS, ["0", ".2", ".4", ".6", ".8", "1"])
             axes.set_xlabel(label)
         if not study.runs:
-            say(places[0], NO_RUN)
+            write_reason(places[0], NO_RUN)
     return figure
 
 
@@ -243,21 +250,21 @@ def _draw_segments(
     study: Study,
     style: Mapping[str, Style],
     curves: Sequence[str],
-    of: Callable[[Run, str], float],
+    read_end: Callable[[Run, str], float],
     label: str,
 ) -> None:
     """Draw the segments of one panel, with pale bars over the range of the seeds."""
     axes.set(xlim=(-0.03, 1.03), ylim=(len(style) - 0.5, -0.5), xticks=[], yticks=[])
-    rule(axes, FIFTHS, upright=True)
+    draw_rules(axes, FIFTHS, upright=True)
     ranges: list[tuple[tuple[float, int], tuple[float, int]]] = []
     colours: list[str] = []
     for row, (algorithm, own_style) in enumerate(style.items()):
-        results = study.of(algorithm=algorithm).finished
-        ends_ES = np.array([[of(result, curve) for result in results] for curve in curves])
+        results = study.with_values(algorithm=algorithm).finished
+        ends_ES = np.array([[read_end(result, curve) for result in results] for curve in curves])
         if np.isnan(ends_ES).all():
             continue
-        ends = mean(ends_ES), [row, row]
-        line = {**own_style.of_line, "markersize": 4.5, "linewidth": 1.4}
+        ends = mean_without_nan(ends_ES), [row, row]
+        line = {**own_style.line_settings, "markersize": 4.5, "linewidth": 1.4}
         axes.plot(*ends, label=algorithm, markevery=[1], **{**line, "markerfacecolor": own_style.colour})
         axes.plot(*ends, markevery=[0], **{**line, "markerfacecolor": "white", "linestyle": "none"})
         for low, high in zip(np.fmin.reduce(ends_ES, axis=1), np.fmax.reduce(ends_ES, axis=1), strict=True):
@@ -267,6 +274,6 @@ def _draw_segments(
     bars = LineCollection(ranges, colors=colours, alpha=0.3, linewidths=4, zorder=1)
     axes.add_collection(bars, autolim=False)
     if not study.finished:
-        say(axes, NO_RUN)
+        write_reason(axes, NO_RUN)
     elif not axes.lines:
-        say(axes, f"no {label.removeprefix('macro ')} was recorded")
+        write_reason(axes, f"no {label.removeprefix('macro ')} was recorded")

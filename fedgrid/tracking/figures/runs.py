@@ -11,13 +11,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedgrid.arguments import checked
+from fedgrid.arguments import check_arguments
 from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.figures.maps import by_group, draw_map
-from fedgrid.tracking.figures.panels import Margins, number_rounds, panels, scale_y
+from fedgrid.tracking.figures.maps import draw_map, order_by_group
+from fedgrid.tracking.figures.panels import Margins, create_panels, scale_y, set_up_rounds
 from fedgrid.tracking.figures.style import GRID, HUES, INK, SMALL, paper_style, save
 from fedgrid.tracking.records import Records, read_records
-from fedgrid.tracking.scoring.partitions import clustering_round
+from fedgrid.tracking.scoring.partitions import find_clustering_round
 
 HEAD = 0.24
 """Above the panels, in inches."""
@@ -27,7 +27,7 @@ TALLEST = 8.0
 """Height of a map at most, in inches: one of thousands of clients would take gigabytes to draw."""
 
 
-@checked()
+@check_arguments()
 def cluster_map(records: Records) -> Figure:
     """Draw the cluster of each client by round, with the clusters' numbers.
 
@@ -35,13 +35,13 @@ def cluster_map(records: Records) -> Figure:
     shade of its own. Lines separate the hidden groups.
     """
     with paper_style():
-        figure, [axes] = panels(1, 1, _height(records), margins=Margins(head=HEAD))
+        figure, [axes] = create_panels(1, 1, _compute_height(records), margins=Margins(head=HEAD))
         _draw_clusters(axes, records)
         _name_clustering(axes, records, shift=-0.5)
     return figure
 
 
-@checked()
+@check_arguments()
 def run_figure(records: Records) -> Figure:
     """Draw the temperature of each round and, below it, the cluster of each client.
 
@@ -51,7 +51,7 @@ def run_figure(records: Records) -> Figure:
         return cluster_map(records)
     with paper_style():
         margins = Margins(head=HEAD, row_gap=0.1)
-        figure, [above, below] = panels(2, 1, [0.8, _height(records)], margins=margins)
+        figure, [above, below] = create_panels(2, 1, [0.8, _compute_height(records)], margins=margins)
         _draw_temperature(above, records)
         _draw_clusters(below, records)
         above.xaxis.set_visible(False)
@@ -59,7 +59,7 @@ def run_figure(records: Records) -> Figure:
     return figure
 
 
-@checked()
+@check_arguments()
 def write(run_folder: Path | str, to: Path | str) -> Path:
     """Draw a run's figure into the folder `to`, as PNG, and return its path.
 
@@ -74,7 +74,7 @@ def write(run_folder: Path | str, to: Path | str) -> Path:
     return to / "run.png"
 
 
-def _height(records: Records) -> float:
+def _compute_height(records: Records) -> float:
     """Compute the height of a map in inches, within its limits."""
     return min(TALLEST, max(1.0, ROW * len(records.truth_K)))
 
@@ -87,7 +87,7 @@ def _draw_temperature(axes: Axes, records: Records) -> None:
     axes.margins(y=0.12)
     axes.grid(axis="y", color=GRID, linewidth=0.6)
     scale_y(axes, float(np.nanmax(temperature_R)))
-    number_rounds(axes, records.round_R)
+    set_up_rounds(axes, records.round_R)
     _mark_clustering(axes, records)
 
 
@@ -96,8 +96,8 @@ def _draw_clusters(axes: Axes, records: Records) -> None:
     truth_K, labels_RK = records.truth_K, records.clients["cluster"]
     num_clients = len(truth_K)
     draw_map(axes, labels_RK, truth_K, records.round_R)
-    number_rounds(axes, records.round_R)
-    order_K, step = by_group(truth_K), -(-num_clients // 10)
+    set_up_rounds(axes, records.round_R)
+    order_K, step = order_by_group(truth_K), -(-num_clients // 10)
     axes.set_yticks(
         range(0, num_clients, step), [str(client) for client in records.client_K[order_K[::step]]]
     )
@@ -138,14 +138,14 @@ def _number_clusters(axes: Axes, labels_KR: Array, round_R: Array, *, least: int
 
 def _mark_clustering(axes: Axes, records: Records, *, shift: float = 0.0) -> None:
     """Draw a line at the round of the first clustering, if there is one."""
-    number = _round_of_clustering(records)
+    number = _find_clustering_round(records)
     if number is not None:
         axes.axvline(number + shift, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1.5)
 
 
 def _name_clustering(axes: Axes, records: Records, *, shift: float = 0.0) -> None:
     """Write the round of the first clustering above the panel."""
-    number = _round_of_clustering(records)
+    number = _find_clustering_round(records)
     if number is None:
         return
     early = number <= records.round_R.mean()
@@ -160,6 +160,6 @@ def _name_clustering(axes: Axes, records: Records, *, shift: float = 0.0) -> Non
     )
 
 
-def _round_of_clustering(records: Records) -> int | None:
+def _find_clustering_round(records: Records) -> int | None:
     """Find the round of the first clustering, None if there is none."""
-    return clustering_round(records.clients["cluster"], records.rounds["clustered"])
+    return find_clustering_round(records.clients["cluster"], records.rounds["clustered"])

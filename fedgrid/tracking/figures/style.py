@@ -14,7 +14,7 @@ import matplotlib
 from matplotlib import style
 from matplotlib.figure import Figure
 
-from fedgrid.arguments import check_choice, checked
+from fedgrid.arguments import check_arguments, check_choice
 from fedgrid.tracking.names import SUFFIX
 
 COLUMN, PAGE = 3.4, 7.0
@@ -60,7 +60,7 @@ SETTINGS = {
     "ytick.major.width": 0.7,
 }
 SIZES = ("font.size", "axes.labelsize", "axes.titlesize", "legend.fontsize")
-ALWAYS = {
+FIXED_SETTINGS = {
     **{key: SETTINGS[key] for key in (*SIZES, "xtick.labelsize", "ytick.labelsize")},
     **{key: SETTINGS[key] for key in ("axes.labelpad", "axes.titlepad", "axes.titley")},
     # Names may have dollars and underscores.
@@ -87,12 +87,12 @@ class Style:
     filled: bool = True
 
     @property
-    def of_line(self) -> dict[str, Any]:
+    def line_settings(self) -> dict[str, Any]:
         """Arguments of `Axes.plot` for a line with markers."""
-        return {"color": self.colour, "linestyle": self.line, **self.of_marker}
+        return {"color": self.colour, "linestyle": self.line, **self.marker_settings}
 
     @property
-    def of_marker(self) -> dict[str, Any]:
+    def marker_settings(self) -> dict[str, Any]:
         """Arguments of `Axes.plot` for markers without a line."""
         face = self.colour if self.filled else "white"
         return {"marker": self.marker, "markeredgecolor": self.colour, "markerfacecolor": face}
@@ -120,7 +120,7 @@ OTHER_COLOURS = ("#332288", "#882255", "#117733", "#999933", "#88CCEE", "#000000
 OTHER_MARKERS = "<>h*p"
 
 
-def styles(algorithms: Sequence[str]) -> dict[str, Style]:
+def choose_styles(algorithms: Sequence[str]) -> dict[str, Style]:
     """Choose the style of each algorithm: fixed for the papers' and references, dashed if as published."""
     plain = dict.fromkeys(name.removesuffix(SUFFIX) for name in algorithms)
     fixed = PUBLISHED | REFERENCES
@@ -206,7 +206,7 @@ def paper_style(figure: Figure | None = None) -> Iterator[None]:
     # `save` has set the salt around this block, and the defaults below would reset it.
     salt = {"svg.hashsalt": matplotlib.rcParams["svg.hashsalt"]}
     try:
-        settings = ["default", SETTINGS, *own, ALWAYS, salt]
+        settings = ["default", SETTINGS, *own, FIXED_SETTINGS, salt]
         with matplotlib.rc_context(), style.context(settings), boxes_for_missing_glyphs():
             yield
     finally:
@@ -221,7 +221,7 @@ def boxes_for_missing_glyphs() -> Iterator[None]:
         yield
 
 
-@checked()
+@check_arguments()
 def save(figure: Figure, path: Path | str) -> None:
     """Write a figure as SVG, PDF or PNG, according to the suffix of the path.
 

@@ -6,12 +6,12 @@ from fedgrid.tracking.papers.bettinelli.claims import PAPER as BETTINELLI
 from fedgrid.tracking.papers.flis.claims import PAPER as FLIS
 from fedgrid.tracking.papers.ocfl.tables import PAPER as OCFL
 from fedgrid.tracking.papers.prigent.tables import PAPER as PRIGENT
-from fedgrid.tracking.papers.shared.claim import Check, Claim, verdict
+from fedgrid.tracking.papers.shared.claim import Check, Claim, combine_verdicts
 from fedgrid.tracking.papers.shared.paper import Paper
-from fedgrid.tracking.report.page import PageSection, add_words
-from fedgrid.tracking.scoring.axes import runs_of_setting, setting_words
+from fedgrid.tracking.report.page import PageSection, add_suffix
+from fedgrid.tracking.scoring.axes import format_setting, select_setting
 from fedgrid.tracking.scoring.study import Study
-from fedgrid.tracking.tables.table import Cell, Column, Row, Table, fixed
+from fedgrid.tracking.tables.table import Cell, Column, Row, Table, format_fixed
 
 PAPERS = (FLIS, PRIGENT, OCFL, BETTINELLI)
 
@@ -30,37 +30,40 @@ CAPTION = (
 )
 
 
-def paper_sections(study: Study) -> list[PageSection]:
+def build_paper_sections(study: Study) -> list[PageSection]:
     """Build the table of claims that a study has the runs for, and our numbers next to the printed ones.
 
     Without any such numbers a section says so.
     """
-    table = claims(study)
-    beside = [section for paper in PAPERS for section in _paper_sections(paper, study)]
+    table = build_claims_table(study)
+    published_sections = [section for paper in PAPERS for section in _build_sections_of_paper(paper, study)]
     return [
         *([PageSection("claims", table.title, items=(table,))] if table else []),
-        *(beside or [PageSection("published", "Beside the published numbers", NOTHING_PUBLISHED)]),
+        *(
+            published_sections
+            or [PageSection("published", "Beside the published numbers", NOTHING_PUBLISHED)]
+        ),
     ]
 
 
-def _paper_sections(paper: Paper, study: Study) -> Iterator[PageSection]:
+def _build_sections_of_paper(paper: Paper, study: Study) -> Iterator[PageSection]:
     """Yield the sections of one paper, one for each setting if it is compared by setting."""
     for setting in study.settings if paper.by_setting else [()]:
         # A printed number is of one setting: a mean over several of ours would be comparable with none.
-        if tables := paper.beside(runs_of_setting(study, setting) if setting else study):
+        if tables := paper.build_tables(select_setting(study, setting) if setting else study):
             title = f"Beside the published numbers: {paper.title}"
-            yield add_words(
-                PageSection(f"published-{paper.name}", title, items=tables), setting_words(setting)
+            yield add_suffix(
+                PageSection(f"published-{paper.name}", title, items=tables), format_setting(setting)
             )
 
 
-def claims(study: Study) -> Table | None:
+def build_claims_table(study: Study) -> Table | None:
     """Build the table of the claims that a study has the runs for, None if there are none."""
     rows = []
     for paper in PAPERS:
         for claim in paper.claims:
             if checks := tuple(claim.checks(study)):
-                rows.append(Row(claim.text, _cells(claim, checks), paper.title))
+                rows.append(Row(claim.text, _build_cells(claim, checks), paper.title))
     if not rows:
         return None
     columns = ("paper's evidence", "ours", "claimed", "verdict", "holds in", "seeds", "scenarios")
@@ -76,18 +79,18 @@ def claims(study: Study) -> Table | None:
     )
 
 
-def _cells(claim: Claim, checks: Sequence[Check]) -> tuple[Cell, ...]:
+def _build_cells(claim: Claim, checks: Sequence[Check]) -> tuple[Cell, ...]:
     """Build the cells of a claim: our number, the claimed interval, the verdict and its basis."""
     means = [check.mean for check in checks]
     mean = sum(means) / len(means)
-    span = f" ({fixed(min(means), 3)} to {fixed(max(means), 3)})" if len(means) > 1 else ""
+    span = f" ({format_fixed(min(means), 3)} to {format_fixed(max(means), 3)})" if len(means) > 1 else ""
     holding = sum(check.verdict == "holds" for check in checks)
-    words = verdict(checks)
+    words = combine_verdicts(checks)
     seeds = min(len(check.values) for check in checks)
     scenarios = len({check.scenario for check in checks})
     return (
         Cell(claim.evidence),
-        Cell(f"{claim.ours}: {fixed(mean, 3)}{span}", mean),
+        Cell(f"{claim.ours}: {format_fixed(mean, 3)}{span}", mean),
         Cell(claim.claimed),
         Cell(words, bold=words != "cannot be said"),
         Cell(f"{holding}/{len(checks)}", holding / len(checks)),

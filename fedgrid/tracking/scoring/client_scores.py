@@ -12,25 +12,25 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedgrid.tracking.arrays import Array, Score, mean
+from fedgrid.tracking.arrays import Array, Score, mean_without_nan
 
 TestColumns: TypeAlias = Mapping[str, ArrayLike]
 """`personalised_accuracy` and so on: the columns of tests in the records, clients on the last axis."""
 
 
-def _mean_of(column: str) -> Callable[[TestColumns], Array]:
+def _average_column(column: str) -> Callable[[TestColumns], Array]:
     """Build a function for the mean of a column over clients."""
-    return lambda tests: mean(tests[column])
+    return lambda tests: mean_without_nan(tests[column])
 
 
 def _gap_between(one: str, other: str) -> Callable[[TestColumns], Array]:
     """Build a function for the mean over clients of the absolute difference of two columns."""
-    return lambda tests: mean(
+    return lambda tests: mean_without_nan(
         np.abs(np.asarray(tests[one], np.float64) - np.asarray(tests[other], np.float64))
     )
 
 
-def lowest_tenth(values: ArrayLike) -> Array:
+def average_lowest_tenth(values: ArrayLike) -> Array:
     """Compute the mean of the lowest tenth of the values on the last axis, rounded up, without the NaNs.
 
     NaN where there is nothing else.
@@ -39,18 +39,20 @@ def lowest_tenth(values: ArrayLike) -> Array:
     values = np.sort(np.asarray(values, np.float64), axis=-1)
     # Rounded up, so that fewer than ten clients have one in their lowest tenth.
     count = np.ceil((~np.isnan(values)).sum(axis=-1, keepdims=True) / 10)
-    return mean(np.where(np.arange(values.shape[-1]) < count, values, np.nan))
+    return mean_without_nan(np.where(np.arange(values.shape[-1]) < count, values, np.nan))
 
 
-def jain_index(values: ArrayLike) -> Array:
+def compute_jain_index(values: ArrayLike) -> Array:
     """Compute Jain's index of the values on the last axis, without the NaNs; 1 if all are 0.
 
     Source: Jain, Chiu and Hawe, A quantitative measure of fairness and discrimination for resource allocation
     in shared computer systems, DEC-TR-301, 1984: (sum of x)^2 / (K * sum of x^2).
     """
     values = np.asarray(values, np.float64)
-    squares = mean(values**2)
-    return np.asarray(np.divide(mean(values) ** 2, squares, out=np.ones(squares.shape), where=squares != 0))
+    squares = mean_without_nan(values**2)
+    return np.asarray(
+        np.divide(mean_without_nan(values) ** 2, squares, out=np.ones(squares.shape), where=squares != 0)
+    )
 
 
 SERVED = (("personalised", "their clients' own test sets"), ("generalised", "the server's test set"))
@@ -59,7 +61,7 @@ CLIENTS = (
         Score(
             f"{kind}_{name}",
             f"{words} of the clusters' models on {images}, mean over clients.",
-            _mean_of(f"{kind}_{name}"),
+            _average_column(f"{kind}_{name}"),
             section,
             name != "loss",
             f"{short}\n{heading}" if heading else "",
@@ -102,26 +104,28 @@ CLIENTS = (
     Score(
         "jain_index",
         "Jain's index of the clients' personalised accuracies: 1 if all are equal, 1/K if one of K has all.",
-        lambda tests: jain_index(tests["personalised_accuracy"]),
+        lambda tests: compute_jain_index(tests["personalised_accuracy"]),
         "clients",
     ),
     Score(
         "asked_accuracy",
         "Accuracy of the clusters' models on their clients' own test sets, mean over the clients that were "
         "asked to train in the round.",
-        lambda tests: mean(np.where(np.asarray(tests["asked"]) == 1, tests["personalised_accuracy"], np.nan)),
+        lambda tests: mean_without_nan(
+            np.where(np.asarray(tests["asked"]) == 1, tests["personalised_accuracy"], np.nan)
+        ),
     ),
     Score(
         "global_accuracy",
         "Accuracy of the algorithm's global model on the server's test set (`evaluation.global_model`).",
-        _mean_of("global_accuracy"),
+        _average_column("global_accuracy"),
         "clients",
         needs="global_model",
     ),
     Score(
         "global_own_accuracy",
         "Accuracy of the algorithm's global model on the clients' own test sets, mean over clients.",
-        _mean_of("global_own_accuracy"),
+        _average_column("global_own_accuracy"),
         "clients",
         needs="global_model",
     ),
@@ -133,7 +137,7 @@ EQUAL = 1e-12
 """Numbers are equal, but for rounding, if their variance is a smaller share of their mean square."""
 
 
-def median(values: ArrayLike) -> Array:
+def median_without_nan(values: ArrayLike) -> Array:
     """Compute the median over the last axis without the NaNs; NaN where all are NaN."""
     values = np.asarray(values, np.float64)
     measured = np.ma.masked_array(values, np.isnan(values))
@@ -142,7 +146,7 @@ def median(values: ArrayLike) -> Array:
     return np.asarray(np.ma.filled(medians, nan))
 
 
-def pooled_r2(tests: TestColumns) -> Array:
+def compute_pooled_r2(tests: TestColumns) -> Array:
     """Compute R2 over the rows of all clients' own test sets as one set; NaN if all numbers are equal."""
     names = ("personalised_loss", "test_mean", "test_square", "test_images")
     columns = [np.asarray(tests[name], np.float64) for name in names]
@@ -156,14 +160,14 @@ def pooled_r2(tests: TestColumns) -> Array:
     return np.asarray(1 - shares)
 
 
-UNDEFINED = {"personalised_auc": "one class", "personalised_r2": "equal numbers"}
+UNDEFINED_REASONS = {"personalised_auc": "one class", "personalised_r2": "equal numbers"}
 """Score that not every client has -> content of the test set of a client that has none."""
 
 
-def _num_clients(score: str, needs: str = "") -> Score:
+def _build_client_count(score: str, needs: str = "") -> Score:
     """Build the score that counts the clients in the mean of another one; NaN in rounds without tests."""
 
-    def of(tests: TestColumns) -> Array:
+    def count_clients(tests: TestColumns) -> Array:
         """Count the clients that have the score, NaN for none."""
         count = np.count_nonzero(~np.isnan(np.asarray(tests[score], np.float64)), axis=-1)
         return np.where(count, count, nan)
@@ -171,17 +175,17 @@ def _num_clients(score: str, needs: str = "") -> Score:
     return Score(
         f"{score}_clients",
         f"Number of clients that have a {score}, which its mean is over.",
-        of,
+        count_clients,
         highest=None,
         needs=needs,
     )
 
 
-def coverage_line(score: str, counts: Iterable[tuple[float, int]]) -> str:
+def format_coverage(score: str, counts: Iterable[tuple[float, int]]) -> str:
     """Format a sentence on the clients that a mean is over, empty if that is all of them.
 
     Args:
-        score: a key of `UNDEFINED`.
+        score: a key of `UNDEFINED_REASONS`.
         counts: for each run the number of clients that have the score, and of all clients.
     """
     distinct = sorted({pair for pair in counts if not isnan(pair[0])})
@@ -190,7 +194,7 @@ def coverage_line(score: str, counts: Iterable[tuple[float, int]]) -> str:
         return ""
     least = f"{fewer[0]}{' at least' if len(distinct) > 1 else ''}"
     words = score.replace("_", " ").replace("r2", "R2").replace("auc", "AUC")
-    return f"The mean {words} is over {least}: others are not tested, or on {UNDEFINED[score]}."
+    return f"The mean {words} is over {least}: others are not tested, or on {UNDEFINED_REASONS[score]}."
 
 
 PROBABILITIES = (
@@ -198,7 +202,7 @@ PROBABILITIES = (
         Score(
             f"{kind}_{name}",
             f"{words} of the clusters' models on {images}, mean over clients (`evaluation.probabilities`).",
-            _mean_of(f"{kind}_{name}"),
+            _average_column(f"{kind}_{name}"),
             "clients",
             name != "ece",
             needs="probabilities",
@@ -209,7 +213,7 @@ PROBABILITIES = (
             ("ece", "Expected calibration error (Guo et al. 2017), 15 bins,"),
         )
     ),
-    _num_clients("personalised_auc", "probabilities"),
+    _build_client_count("personalised_auc", "probabilities"),
 )
 """Further scores of clients, of runs whose records have probabilities."""
 
@@ -219,7 +223,7 @@ PREDICTED = (
         Score(
             f"{kind}_r2",
             f"R2 of the clusters' models on {images}, mean over clients (numbers to predict).",
-            _mean_of(f"{kind}_r2"),
+            _average_column(f"{kind}_r2"),
             "clients",
             True,
             f"{short}\nR2",
@@ -229,23 +233,23 @@ PREDICTED = (
     Score(
         "personalised_r2_median",
         "R2 of the clusters' models on their clients' own test sets, median of clients (numbers to predict).",
-        lambda tests: median(tests["personalised_r2"]),
+        lambda tests: median_without_nan(tests["personalised_r2"]),
         "clients",
         heading="median\nR2",
     ),
     Score(
         "personalised_r2_pooled",
         "R2 of the clusters' models on their clients' own test sets as one set (numbers to predict).",
-        pooled_r2,
+        compute_pooled_r2,
         "clients",
         heading="pooled\nR2",
     ),
-    _num_clients("personalised_r2"),
+    _build_client_count("personalised_r2"),
 )
 """Further scores of clients, of runs that predict numbers, which have no accuracy, F1 or recall."""
 
 
-def of_clients(tests: TestColumns) -> tuple[Score, ...]:
+def select_client_scores(tests: TestColumns) -> tuple[Score, ...]:
     """Select the scores of a run's clients: `CLIENTS`, and those further ones that its records have."""
     further = (score for group in (PROBABILITIES, PREDICTED) if group[0].name in tests for score in group)
     return (*CLIENTS, *further)
@@ -256,23 +260,23 @@ PUBLISHED_CLIENTS = (
     Score(
         "published_pf1",
         "F1 over the union of classes, of the cluster's model on the client's test set.",
-        _mean_of("personalised_f1_union"),
+        _average_column("personalised_f1_union"),
     ),
     Score(
         "published_gf1",
         "F1 over the union of classes, of the local model before aggregation on the server's test set.",
-        _mean_of("local_server_f1_union"),
+        _average_column("local_server_f1_union"),
         needs=LOCAL_SERVER,
     ),
     Score(
         "published_pa",
         "Accuracy of the cluster's model on the client's test set.",
-        _mean_of("personalised_accuracy"),
+        _average_column("personalised_accuracy"),
     ),
     Score(
         "published_ga",
         "Accuracy of the local model before aggregation on the server's test set.",
-        _mean_of("local_server_accuracy"),
+        _average_column("local_server_accuracy"),
         needs=LOCAL_SERVER,
     ),
     Score(
@@ -293,12 +297,16 @@ PUBLISHED = frozenset(score.name for score in PUBLISHED_CLIENTS)
 
 TRAINING = (
     Score(
-        "train_loss", "Loss in local training, mean over clients.", _mean_of("train_loss"), "training", False
+        "train_loss",
+        "Loss in local training, mean over clients.",
+        _average_column("train_loss"),
+        "training",
+        False,
     ),
     Score(
         "train_accuracy",
         "Accuracy in local training, mean over clients.",
-        _mean_of("train_accuracy"),
+        _average_column("train_accuracy"),
         "training",
     ),
 )
@@ -309,19 +317,19 @@ ONLY_CURVES = (
     Score(
         "worst_tenth_accuracy",
         "Personalised accuracy of the tenth of the clients (rounded up) with the lowest, mean over these.",
-        lambda tests: lowest_tenth(tests["personalised_accuracy"]),
+        lambda tests: average_lowest_tenth(tests["personalised_accuracy"]),
     ),
     Score(
         "last_local_accuracy",
         "Accuracy of each client's own last model, as it was after its last local training, on its own test "
         "set; mean over all clients that have trained by then.",
-        lambda tests: mean(latest(tests["local_own_accuracy"])),
+        lambda tests: mean_without_nan(carry_forward(tests["local_own_accuracy"])),
     ),
 )
 """Scores that `scores.json` of a run does not have, as its bytes stay; from columns of shape (R, K)."""
 
 
-def latest(values_RK: ArrayLike) -> Array:
+def carry_forward(values_RK: ArrayLike) -> Array:
     """Carry each client's last value forward to later rounds, shape (R, K), NaN before its first."""
     values_RK = np.asarray(values_RK, np.float64)
     # The index of the last round with a value so far; -1 before the first one.
@@ -331,7 +339,7 @@ def latest(values_RK: ArrayLike) -> Array:
     return np.asarray(np.where(last_RK < 0, np.nan, np.take_along_axis(values_RK, last_RK, axis=0)))
 
 
-def worse_share(mine_K: ArrayLike, theirs_K: ArrayLike) -> float:
+def compute_worse_share(mine_K: ArrayLike, theirs_K: ArrayLike) -> float:
     """Compute the share of clients whose score is below their other one; equal is not worse.
 
     Clients without one of the two (NaN) are left out; NaN if no client has both.
@@ -348,7 +356,7 @@ HARM = tuple(
         name,
         f"Share of the clients whose last personalised accuracy is below theirs in the run of `{rival}` with "
         "the same scenario, seed and settings in the grid.",
-        worse_share,
+        compute_worse_share,
         highest=False,
     )
     for name, rival in RIVALS.items()

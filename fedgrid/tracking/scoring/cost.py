@@ -50,7 +50,7 @@ class Target:
     unit: Unit = "bytes"
 
     @classmethod
-    def parse(cls, text: str, unit: Unit = "bytes") -> "Target":
+    def from_text(cls, text: str, unit: Unit = "bytes") -> "Target":
         """Parse the target of `personalised_accuracy=0.7`, or `=95%` of the best.
 
         Raises:
@@ -88,7 +88,7 @@ class Target:
         return names.get(self.curve, self.curve.replace("_", " "))
 
 
-DEFAULT = Target("personalised_f1", 0.95, is_share=True)
+DEFAULT_TARGET = Target("personalised_f1", 0.95, is_share=True)
 """Target of reports without `--target`."""
 
 
@@ -101,7 +101,7 @@ class Cost:
     seconds: float
     clients: int
 
-    def sent(self, unit: Unit) -> float:
+    def convert_traffic(self, unit: Unit) -> float:
         """Convert the traffic to a unit: bytes of the whole run, or megabits a client, the mean over all.
 
         Megabits per client are the unit of FLIS's Table 3.
@@ -109,20 +109,20 @@ class Cost:
         return self.bytes if unit == "bytes" else self.bytes * 8 / 1e6 / self.clients
 
 
-def costs(study: Study, target: Target) -> Mapping[str, tuple[Cost, ...]]:
+def compute_costs(study: Study, target: Target) -> Mapping[str, tuple[Cost, ...]]:
     """Compute, by algorithm, the cost of each of its finished runs that recorded the score."""
-    goals, curve = _goals(study, target), target.curve
+    goals, curve = _compute_goals(study, target), target.curve
     return {
         algorithm: tuple(
-            cost(result, curve, goals.get(result.scenario, np.inf))
-            for result in study.of(algorithm=algorithm).finished
+            compute_cost(result, curve, goals.get(result.scenario, np.inf))
+            for result in study.with_values(algorithm=algorithm).finished
             if result.has(curve)
         )
         for algorithm in study.algorithms
     }
 
 
-def cost(result: Run, curve: str, goal: float, traffic: Traffic = "training") -> Cost:
+def compute_cost(result: Run, curve: str, goal: float, traffic: Traffic = "training") -> Cost:
     """Compute the cost until a curve of a run first reaches a goal.
 
     Args:
@@ -133,7 +133,7 @@ def cost(result: Run, curve: str, goal: float, traffic: Traffic = "training") ->
     """
     reached = np.flatnonzero(result.curves[curve] >= goal)
 
-    def until(total_R: Array) -> float:
+    def read_total(total_R: Array) -> float:
         """Read a running sum at the first round that reaches the goal."""
         # A sum with a gap before it is unknown, even if an earlier round has reached the goal.
         if np.isnan(total_R[-1]):
@@ -141,22 +141,27 @@ def cost(result: Run, curve: str, goal: float, traffic: Traffic = "training") ->
         return float(total_R[reached[0]]) if len(reached) else np.inf
 
     seconds_R = result.curves["seconds"]
-    return Cost(until(result.round_R), until(sent(result, traffic)), until(seconds_R), result.clients)
+    return Cost(
+        read_total(result.round_R),
+        read_total(compute_traffic(result, traffic)),
+        read_total(seconds_R),
+        result.clients,
+    )
 
 
-def sent(result: Run, traffic: Traffic) -> Array:
+def compute_traffic(result: Run, traffic: Traffic) -> Array:
     """Compute the bytes sent up and down since the start, shape (R,), NaN where unknown."""
     bytes_R = result.curves["bytes"]
     if traffic == "training":
         return bytes_R
     # Without `model_bytes` the size of the test's download is unknown, and so is every sum from there on.
-    whole_R = result.curves["asked_clients"] * (result.model_bytes or np.nan)
-    return np.asarray(bytes_R + np.cumsum(np.minimum(whole_R, result.curves["bytes_down"])))
+    model_bytes_R = result.curves["asked_clients"] * (result.model_bytes or np.nan)
+    return np.asarray(bytes_R + np.cumsum(np.minimum(model_bytes_R, result.curves["bytes_down"])))
 
 
 def adapt_target(study: Study, target: Target) -> Target:
     """Replace a target F1 by the published one, or R2, if a run has no other, as those of the archive."""
-    if target.curve != DEFAULT.curve:
+    if target.curve != DEFAULT_TARGET.curve:
         return target
     lacking = [result for result in study.finished if not result.has(target.curve)]
     for curve in ("personalised_r2", "published_pf1"):
@@ -165,7 +170,7 @@ def adapt_target(study: Study, target: Target) -> Target:
     return target
 
 
-def scale(spent: Iterable[Cost], unit: Unit) -> tuple[str, float]:
+def choose_unit(spent: Iterable[Cost], unit: Unit) -> tuple[str, float]:
     """Choose the unit in which costs are printed, by the largest: its name and size, as `GB`, 1e9."""
     if unit != "bytes":
         return "Mbit a client", 1.0
@@ -175,7 +180,7 @@ def scale(spent: Iterable[Cost], unit: Unit) -> tuple[str, float]:
     return next(((name, size) for name, size in sizes if largest >= size), ("B", 1.0))
 
 
-def _goals(study: Study, target: Target) -> dict[Scenario, float]:
+def _compute_goals(study: Study, target: Target) -> dict[Scenario, float]:
     """Compute the value to reach in each scenario; a share is of the best mean of any competitor."""
     if not target.is_share:
         return dict.fromkeys(study.scenarios, target.value)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedgrid.tracking.arrays import Array, Score, compute_scores, mean
+from fedgrid.tracking.arrays import Array, Score, compute_scores, mean_without_nan
 from fedgrid.tracking.scoring.partitions import score_partitions
 
 ATTACKER = "attacker"
@@ -23,12 +23,12 @@ Clients = Mapping[str, Array]
 """Columns of the records, each of shape (R, K)."""
 
 
-def _mean_of_honest(column: str) -> Callable[[Clients], Array]:
+def _average_honest(column: str) -> Callable[[Clients], Array]:
     """Build a function for the mean of a column over the honest clients."""
-    return lambda clients: mean(np.where(clients[ATTACKER] == 1, np.nan, clients[column]))
+    return lambda clients: mean_without_nan(np.where(clients[ATTACKER] == 1, np.nan, clients[column]))
 
 
-def _honest_ari(clients: Clients) -> Array:
+def _compute_honest_ari(clients: Clients) -> Array:
     """Compute the adjusted Rand index of each round over the honest clients."""
     # A client is an attacker for the whole run, so the first round names them all.
     honest_K = clients[ATTACKER][0] != 1
@@ -36,7 +36,7 @@ def _honest_ari(clients: Clients) -> Array:
     return np.array([part["ari"] for part in parts])
 
 
-def attackers_apart(labels_RK: ArrayLike, attacker_K: ArrayLike) -> Array:
+def compute_attackers_apart(labels_RK: ArrayLike, attacker_K: ArrayLike) -> Array:
     """Compute the share of the attackers whose cluster has no honest client, shape (R,)."""
     labels_RK, attacker_K = np.asarray(labels_RK), np.asarray(attacker_K, bool)
     apart_RK = [~np.isin(labels_K[attacker_K], labels_K[~attacker_K]) for labels_K in labels_RK]
@@ -47,25 +47,25 @@ FAULTS = (
     Score(
         "attackers_apart",
         "Share of the attackers whose cluster has no honest client.",
-        lambda clients: attackers_apart(clients["cluster"], clients[ATTACKER][0] == 1),
+        lambda clients: compute_attackers_apart(clients["cluster"], clients[ATTACKER][0] == 1),
         heading="apart",
     ),
     Score(
         "honest_ari",
         "Adjusted Rand index of the partition and the hidden groups, attackers left out.",
-        _honest_ari,
+        _compute_honest_ari,
         heading="honest\nARI",
     ),
     Score(
         "honest_personalised_accuracy",
         "`personalised_accuracy`, mean over the honest clients.",
-        _mean_of_honest("personalised_accuracy"),
+        _average_honest("personalised_accuracy"),
         heading="honest\npers.",
     ),
     Score(
         "honest_generalised_accuracy",
         "`generalised_accuracy`, mean over the honest clients.",
-        _mean_of_honest("generalised_accuracy"),
+        _average_honest("generalised_accuracy"),
     ),
 )
 """Scores of a round with attackers, computed from `Clients`."""
@@ -75,23 +75,23 @@ DRIFT = (
     Score(
         "with_new_group",
         "Share of the moved clients that sit with their new group.",
-        mean,
+        mean_without_nan,
     ),
     Score(
         "moved_found",
         "Share of the moved clients that have sat with their new group in some round since their move.",
-        lambda sits_RK: mean(np.where(np.isnan(sits_RK), np.nan, find_moved(sits_RK))),
+        lambda sits_RK: mean_without_nan(np.where(np.isnan(sits_RK), np.nan, has_reached_new_group(sits_RK))),
         heading="moved,\nfound",
     ),
     Score(
         "moved",
         "Rounds from the move until a client sits with its new group, 0 if it does at once: mean over the "
         "moved clients that have been found.",
-        lambda sits_RK: mean(rounds_until_found(sits_RK)),
+        lambda sits_RK: mean_without_nan(count_rounds_to_new_group(sits_RK)),
         heading="rounds",
     ),
 )
-"""Scores of the clients whose data have changed by a round, computed from `sits_with_new_group`."""
+"""Scores of the clients whose data have changed by a round, computed from `compare_groups`."""
 
 
 HELD_OUT = (
@@ -99,7 +99,7 @@ HELD_OUT = (
         "held_out_accuracy",
         "Accuracy on their own test sets of the clients that never train in the federation, each placed as a "
         "newcomer after the last round (`held_out`); mean over these clients.",
-        mean,
+        mean_without_nan,
         "clients",
         heading="held\nout",
     ),
@@ -117,10 +117,10 @@ def score_drift(clients: Clients) -> dict[str, Array]:
     """Compute the scores of a run with moved clients, by name, each of shape (R,); they need all rounds."""
     labels_RK, truth_RK = clients["cluster"], clients["true_cluster"]
     has_moved = (truth_RK != truth_RK[0]).any()
-    return compute_scores(DRIFT, sits_with_new_group(labels_RK, truth_RK)) if has_moved else {}
+    return compute_scores(DRIFT, compare_groups(labels_RK, truth_RK)) if has_moved else {}
 
 
-def sits_with_new_group(labels_RK: ArrayLike, truth_RK: ArrayLike) -> Array:
+def compare_groups(labels_RK: ArrayLike, truth_RK: ArrayLike) -> Array:
     """Compute, for each client that has moved, whether it sits with its new group: 1 or 0, shape (R, K).
 
     Clients that have not moved by a round are NaN in it.
@@ -130,22 +130,22 @@ def sits_with_new_group(labels_RK: ArrayLike, truth_RK: ArrayLike) -> Array:
     for at, client in np.argwhere(truth_RK != truth_RK[0]):
         # The client itself is always in its own cluster, and would count for its new group.
         others_K = np.arange(labels_RK.shape[1]) != client
-        beside_K = labels_RK[at] == labels_RK[at, client]
+        cluster_mates_K = labels_RK[at] == labels_RK[at, client]
         groups = [truth_RK[at, client], truth_RK[0, client]]
-        members = [beside_K[others_K & (truth_RK[at] == group)] for group in groups]
+        members = [cluster_mates_K[others_K & (truth_RK[at] == group)] for group in groups]
         new, old = (flags.mean() if len(flags) else 0.0 for flags in members)
         # Strictly more: one cluster for all holds every client of both groups, and has found nothing.
         sits_RK[at, client] = float(new > old)
     return sits_RK
 
 
-def find_moved(sits_RK: Array) -> Array:
+def has_reached_new_group(sits_RK: Array) -> Array:
     """Check whether a client has sat with its new group by a round, shape (R, K)."""
     return np.asarray(np.maximum.accumulate(np.nan_to_num(sits_RK), axis=0) == 1)
 
 
-def rounds_until_found(sits_RK: Array) -> Array:
+def count_rounds_to_new_group(sits_RK: Array) -> Array:
     """Count the rounds from a client's move until it was found, shape (R, K); NaN before it is found."""
-    found_RK = find_moved(sits_RK)
-    waited_RK = np.cumsum(~np.isnan(sits_RK) & ~found_RK, axis=0)
-    return np.where(found_RK, waited_RK, np.nan)
+    has_reached_RK = has_reached_new_group(sits_RK)
+    waited_RK = np.cumsum(~np.isnan(sits_RK) & ~has_reached_RK, axis=0)
+    return np.where(has_reached_RK, waited_RK, np.nan)

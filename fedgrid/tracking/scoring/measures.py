@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from fedgrid.tracking.arrays import Score, finite, group_by
+from fedgrid.tracking.arrays import Score, group_by, to_finite
 from fedgrid.tracking.names import SHORT_NAMES, nearest_score
 from fedgrid.tracking.scoring import scores
-from fedgrid.tracking.scoring.client_scores import HARM, RIVALS, latest, worse_share
+from fedgrid.tracking.scoring.client_scores import HARM, RIVALS, carry_forward, compute_worse_share
 from fedgrid.tracking.scoring.run import Run, Scenario
 from fedgrid.tracking.scoring.scores import DECLARED
 from fedgrid.tracking.scoring.study import Study
@@ -29,7 +29,7 @@ class Measure:
 
     name: str
     """The heading of its column."""
-    of: Callable[[Run], float]
+    formula: Callable[[Run], float]
     """Function that reads or computes the number from a run; NaN where the run has none."""
     highest: bool | None = True
     """Whether more is better; None if neither is."""
@@ -38,7 +38,7 @@ class Measure:
 
 def mean_over_rounds(name: str, curve: str, *, last: int = 0) -> Measure:
     """Build the measure of a curve's mean over all rounds, or over the `last` ones."""
-    return Measure(name, partial(Run.mean, curve=curve, last=last), _highest(curve))
+    return Measure(name, partial(Run.mean, curve=curve, last=last), _is_more_better(curve))
 
 
 def last_round(name: str, curve: str, *, highest: bool | None = True, digits: int = 3) -> Measure:
@@ -50,15 +50,15 @@ def last_round(name: str, curve: str, *, highest: bool | None = True, digits: in
         highest: whether more of a recorded number is better (default); a declared score says so itself.
         digits: decimal digits in tables, 3 by default.
     """
-    return Measure(name, partial(Run.last, curve=curve), _highest(curve, highest), digits)
+    return Measure(name, partial(Run.last, curve=curve), _is_more_better(curve, highest), digits)
 
 
-def _highest(curve: str, otherwise: bool | None = True) -> bool | None:
+def _is_more_better(curve: str, otherwise: bool | None = True) -> bool | None:
     """Look up whether more of a curve's score is better; `otherwise` of a recorded number."""
     return DECLARED[curve].highest if curve in DECLARED else otherwise
 
 
-def final(name: str, score: str, *, highest: bool | None = None, digits: int = 3) -> Measure:
+def final_score(name: str, score: str, *, highest: bool | None = None, digits: int = 3) -> Measure:
     """Build the measure of a number of `Run.scores`, NaN where it is not defined.
 
     Args:
@@ -68,15 +68,15 @@ def final(name: str, score: str, *, highest: bool | None = None, digits: int = 3
         digits: decimal digits in tables, 3 by default.
     """
 
-    def of(result: Run) -> float:
+    def read_score(result: Run) -> float:
         """Read the score of a run, None as NaN."""
         value = result.scores.get(score)
         return nan if value is None else float(value)
 
-    return Measure(name, of, highest, digits)
+    return Measure(name, read_score, highest, digits)
 
 
-def measure_named(score: str, *studies: Study) -> Measure:
+def find_measure(score: str, *studies: Study) -> Measure:
     """Find the measure of a score: the last value of a curve, or a number of `Run.scores`.
 
     Raises:
@@ -89,7 +89,7 @@ def measure_named(score: str, *studies: Study) -> Measure:
         return WORSE[score]
     if score in DECLARED:
         _check_recorded(DECLARED[score], results)
-        return last_round(words_of(score), score)
+        return last_round(format_heading(score), score)
     if any(score in result.curves for result in results):
         return recorded_number(score)
     names = dict.fromkeys((*DECLARED, *(name for run in results for name in (*run.curves, *run.scores))))
@@ -100,14 +100,14 @@ def measure_named(score: str, *studies: Study) -> Measure:
             _check_recorded(short, results)
         others = nearest_score(score, names) or f"there are {', '.join(names)}"
         raise ValueError(f"no score '{score}'; {others.rstrip()}")
-    return final(words_of(score), score)
+    return final_score(format_heading(score), score)
 
 
 def _check_recorded(score: Score, results: Sequence[Run]) -> None:
     """Raise ValueError if tests have a score only with a key of `evaluation` that no run has set."""
     key = f"evaluation.{score.needs}"
-    asked = (run.values.get(key) or not isnan(run.last(score.name)) for run in results)
-    if score.needs and results and not any(asked):
+    is_available = (run.values.get(key) or not isnan(run.last(score.name)) for run in results)
+    if score.needs and results and not any(is_available):
         raise ValueError(
             f"no run has '{score.name}': tests give it if {key} is true; run the grid with {key}=true"
         )
@@ -115,62 +115,62 @@ def _check_recorded(score: Score, results: Sequence[Run]) -> None:
 
 def recorded_number(name: str) -> Measure:
     """Build the measure of a recorded number's last value, which perhaps only some algorithms have."""
-    return Measure(words_of(name), lambda run: run.last(name) if name in run.curves else nan, None)
+    return Measure(format_heading(name), lambda run: run.last(name) if name in run.curves else nan, None)
 
 
-def own_curves(study: Study) -> tuple[str, ...]:
+def list_own_curves(study: Study) -> tuple[str, ...]:
     """List the numbers that algorithms of a study declare of their own."""
-    names = (name for result in study.finished for name in scores.own_numbers(result.curves))
+    names = (name for result in study.finished for name in scores.find_own_numbers(result.curves))
     return tuple(dict.fromkeys(names))
 
 
-def words_of(score: str) -> str:
+def format_heading(score: str) -> str:
     """Format a score's name as a heading: `personalised accuracy`, `ARI`."""
     acronyms = ("ari", "ami", "auc", "ece", "f1", "pf1", "gf1", "r2")
     return " ".join(word.upper() if word in acronyms else word for word in score.split("_"))
 
 
-def scores_by_seed(study: Study, measure: Measure) -> dict[tuple[Scenario, int], float]:
+def read_scores_by_seed(study: Study, measure: Measure) -> dict[tuple[Scenario, int], float]:
     """Compute a measure of the finished runs of one algorithm, by scenario and seed, without NaNs."""
     return {
         (result.scenario, result.seed): value
         for result in study.finished
-        if not isnan(value := measure.of(result))
+        if not isnan(value := measure.formula(result))
     }
 
 
-def scenario_means(scores: Mapping[tuple[Any, int], float]) -> dict[Any, float]:
+def average_by_scenario(scores: Mapping[tuple[Any, int], float]) -> dict[Any, float]:
     """Compute the mean over its seeds for each scenario, of scores by scenario and seed."""
     places = group_by(scores, itemgetter(0))
     return {scenario: float(np.mean([scores[at] for at in own])) for scenario, own in places.items()}
 
 
-def seed_means(scores: Mapping[tuple[Any, int], float]) -> list[float]:
+def average_by_seed(scores: Mapping[tuple[Any, int], float]) -> list[float]:
     """Compute the mean over scenarios for each seed, of scores by scenario and seed."""
     return [float(np.mean([scores[at] for at in own])) for own in group_by(scores, itemgetter(1)).values()]
 
 
-def choose_recorded(study: Study, chosen: Iterable[Measure]) -> tuple[Measure, ...]:
+def select_recorded(study: Study, chosen: Iterable[Measure]) -> tuple[Measure, ...]:
     """Select the measures that any finished run has."""
     return tuple(
-        measure for measure in chosen if any(not isnan(measure.of(result)) for result in study.finished)
+        measure for measure in chosen if any(not isnan(measure.formula(result)) for result in study.finished)
     )
 
 
 AGAINST_TRUTH = ("ari", "ami", "homogeneity", "completeness")
-MEANS = [mean_over_rounds(f"mean {words_of(curve)}", curve) for curve in AGAINST_TRUTH]
-FINALS = [last_round(f"final {words_of(curve)}", curve) for curve in AGAINST_TRUTH]
+MEANS = [mean_over_rounds(f"mean {format_heading(curve)}", curve) for curve in AGAINST_TRUTH]
+FINALS = [last_round(f"final {format_heading(curve)}", curve) for curve in AGAINST_TRUTH]
 AGAINST_GROUPS = (*MEANS, *FINALS)
 """Measures in which algorithms that never cluster have no rank."""
 MEAN_ARI, FINAL_ARI = MEANS[0], FINALS[0]
-CLUSTERING_ROUND = final("clustering round", "clustering_round", digits=1)
-LAST_CHANGE = final("round of the last change", "last_change_round", digits=1)
+CLUSTERING_ROUND = final_score("clustering round", "clustering_round", digits=1)
+LAST_CHANGE = final_score("round of the last change", "last_change_round", digits=1)
 CLUSTERS = last_round("clusters at the end", "clusters", digits=1)
 SMALLEST_CLUSTER = last_round("smallest cluster at the end", "smallest_cluster", digits=1)
 CLIENTS_ALONE = last_round("clients alone at the end", "clients_alone", digits=1)
 
-RAND_PUBLISHED = final("RAND as published", "published_rand", highest=True, digits=2)
-ROUND_PUBLISHED = final("round as published", "published_round", digits=1)
+RAND_PUBLISHED = final_score("RAND as published", "published_rand", highest=True, digits=2)
+ROUND_PUBLISHED = final_score("round as published", "published_round", digits=1)
 
 CLUSTERING = (
     *(*MEANS, *FINALS, CLUSTERS, SMALLEST_CLUSTER, CLIENTS_ALONE),
@@ -178,8 +178,8 @@ CLUSTERING = (
 )
 PUBLISHED_CLUSTERING = {
     "RAND": RAND_PUBLISHED,
-    "AMI": final("AMI as published", "published_ami", highest=True, digits=2),
-    "COM": final("COM as published", "published_com", highest=True, digits=2),
+    "AMI": final_score("AMI as published", "published_ami", highest=True, digits=2),
+    "COM": final_score("COM as published", "published_com", highest=True, digits=2),
 }
 """Heading in the published Table 1 -> measure."""
 
@@ -200,19 +200,19 @@ EPSILON = last_round("epsilon", "epsilon", highest=False)
 """Largest epsilon of any client, of (epsilon, delta)-differential privacy; only runs with noise have one."""
 
 
-def last_f1(study: Study) -> tuple[Measure, Measure]:
+def choose_f1_measures(study: Study) -> tuple[Measure, Measure]:
     """Choose the measures of last personalised and generalised F1, or R2 of runs that predict numbers.
 
     The authors' archive has only F1 over the union of classes, and no test of the clusters' models on the
     server's images. So the published conventions are measured where no run has the right ones.
     """
     for personalised, generalised in ((PF1_LAST, GF1_LAST), (PR2_LAST, GR2_LAST)):
-        if choose_recorded(study, (personalised,)):
+        if select_recorded(study, (personalised,)):
             return personalised, generalised
     return PF1_LAST_PUBLISHED, GF1_LAST_PUBLISHED
 
 
-WORSE = {score.name: final(words_of(score.name), score.name, highest=False) for score in HARM}
+WORSE = {score.name: final_score(format_heading(score.name), score.name, highest=False) for score in HARM}
 """Scores of `add_harm`, by their names there."""
 
 
@@ -222,7 +222,7 @@ def add_harm(runs: Sequence[Run]) -> tuple[Run, ...]:
     They are None where the grid has no other run to compare with; of several, the first one counts.
     """
     # The last test of each client: not every round tests every client.
-    last = {run.run_id: latest(run.accuracy_RK)[-1] for run in runs if run.is_finished}
+    last = {run.run_id: carry_forward(run.accuracy_RK)[-1] for run in runs if run.is_finished}
     rivals = {
         (run.method, run.scenario, run.seed): run.run_id
         # Reversed, so that of several such runs the first one is left in the dictionary.
@@ -230,23 +230,23 @@ def add_harm(runs: Sequence[Run]) -> tuple[Run, ...]:
         if run.is_finished and not run.is_superseded
     }
 
-    def of(run: Run, rival: str) -> float:
+    def compute_share(run: Run, rival: str) -> float:
         """Compute the share of clients that are worse off than in the rival's run; NaN without such a run."""
         other = rivals.get((rival, run.scenario, run.seed), run.run_id)
         # SOLO is not compared with itself, which would be no harm at all.
-        return nan if other == run.run_id else worse_share(last[run.run_id], last[other])
+        return nan if other == run.run_id else compute_worse_share(last[run.run_id], last[other])
 
-    def with_harm(run: Run) -> Run:
+    def add_shares(run: Run) -> Run:
         """Add the shares against all rivals to a run's scores."""
-        shares = {name: of(run, rival) for name, rival in RIVALS.items()}
-        return replace(run, scores={**run.scores, **finite(shares)})
+        shares = {name: compute_share(run, rival) for name, rival in RIVALS.items()}
+        return replace(run, scores={**run.scores, **to_finite(shares)})
 
-    return tuple(with_harm(run) if run.is_finished else run for run in runs)
-
-
-SWEPT = (PA_LAST, FINAL_ARI)
+    return tuple(add_shares(run) if run.is_finished else run for run in runs)
 
 
-def swept(study: Study) -> tuple[Measure, ...]:
-    """List the measures to show over the values of an axis: `SWEPT`, and others that any run has."""
-    return (*SWEPT, *choose_recorded(study, (LOCAL_LAST, GA_LAST, GLOBAL_LAST, SILHOUETTE_LAST)))
+AXIS_MEASURES = (PA_LAST, FINAL_ARI)
+
+
+def list_axis_measures(study: Study) -> tuple[Measure, ...]:
+    """List the measures to show over the values of an axis: `AXIS_MEASURES`, and others that any run has."""
+    return (*AXIS_MEASURES, *select_recorded(study, (LOCAL_LAST, GA_LAST, GLOBAL_LAST, SILHOUETTE_LAST)))

@@ -46,7 +46,7 @@ class SignedRanks:
     @cached_property
     def interval(self) -> tuple[float, float]:
         """Interval of the effect: percentiles of a bootstrap over the pairs, most of the test's time."""
-        return _interval(np.array(self.differences))
+        return _bootstrap_interval(np.array(self.differences))
 
     @property
     def is_testable(self) -> bool:
@@ -54,25 +54,25 @@ class SignedRanks:
         return self.better + self.worse >= LEAST_DIFFERENCES
 
 
-def signed_ranks(one_S: Array, other_S: Array) -> SignedRanks:
+def compare_signed_ranks(one_S: Array, other_S: Array) -> SignedRanks:
     """Compare paired scores, of which more is better.
 
     Raises:
         ValueError: if there is no pair.
     """
-    differences_S = _differences(one_S, other_S)
+    differences_S = _compute_differences(one_S, other_S)
     better, equal, worse = (int((np.sign(differences_S) == sign).sum()) for sign in (1, 0, -1))
-    effect, p = effect_and_p(one_S, other_S)
+    effect, p = compute_effect_and_p(one_S, other_S)
     return SignedRanks(better, equal, worse, effect, p, tuple(differences_S.tolist()))
 
 
-def effect_and_p(one_S: Array, other_S: Array) -> tuple[float, float]:
-    """Compute `effect` and `p` of `signed_ranks`."""
-    differences_S = _differences(one_S, other_S)
-    return float(_effect(differences_S)), _exact_p(_signed(differences_S))
+def compute_effect_and_p(one_S: Array, other_S: Array) -> tuple[float, float]:
+    """Compute `effect` and `p` of `compare_signed_ranks`."""
+    differences_S = _compute_differences(one_S, other_S)
+    return float(_compute_effect(differences_S)), _compute_exact_p(_rank_with_signs(differences_S))
 
 
-def _differences(one_S: Array, other_S: Array) -> Array:
+def _compute_differences(one_S: Array, other_S: Array) -> Array:
     """Compute the differences of paired scores, rounded to `DIGITS`; an error without pairs."""
     differences_S = np.round(np.asarray(one_S, np.float64) - np.asarray(other_S, np.float64), DIGITS)
     if not len(differences_S):
@@ -80,34 +80,34 @@ def _differences(one_S: Array, other_S: Array) -> Array:
     return differences_S
 
 
-def _signed(differences: Array, axis: int = -1) -> Array:
+def _rank_with_signs(differences: Array, axis: int = -1) -> Array:
     """Rank the absolute differences by Pratt's method, with the differences' signs; 0 for no difference."""
     from scipy.stats import rankdata
 
     return np.asarray(np.sign(differences) * rankdata(np.abs(differences), axis=axis))
 
 
-def _effect(differences: Array, axis: int = -1) -> Any:
+def _compute_effect(differences: Array, axis: int = -1) -> Any:
     """Compute the rank-biserial effect of differences along an axis."""
     num_pairs = differences.shape[axis]
-    return _signed(differences, axis).sum(axis=axis) / (num_pairs * (num_pairs + 1) / 2)
+    return _rank_with_signs(differences, axis).sum(axis=axis) / (num_pairs * (num_pairs + 1) / 2)
 
 
-def _interval(differences_S: Array) -> tuple[float, float]:
+def _bootstrap_interval(differences_S: Array) -> tuple[float, float]:
     """Compute the bootstrap interval of the effect."""
     from scipy.stats import bootstrap
 
     if (differences_S == differences_S[0]).all():
         # Every resample is the sample.
-        effect = float(_effect(differences_S))
+        effect = float(_compute_effect(differences_S))
         return effect, effect
     settings = {"n_resamples": 2000, "confidence_level": LEVEL, "method": "percentile"}
     # A fixed seed of its own: the interval of the same scores is the same in every report.
-    resampled = bootstrap((differences_S,), _effect, rng=np.random.default_rng(0), **settings)
+    resampled = bootstrap((differences_S,), _compute_effect, rng=np.random.default_rng(0), **settings)
     return float(resampled.confidence_interval.low), float(resampled.confidence_interval.high)
 
 
-def _exact_p(signed_S: Array) -> float:
+def _compute_exact_p(signed_S: Array) -> float:
     """Compute the share of all 2^D choices of signs whose sum is as far from 0 as that of the given ones.
 
     SciPy enumerates these choices, which ends at some 15 pairs; ranks are multiples of a half, so that the
@@ -133,7 +133,7 @@ LEAST_DATASETS = 3
 LEAST_SEEDS = 3
 """Smallest number of seeds for a test over them."""
 
-Scores = Mapping[tuple[Any, int], float]
+SeedScores = Mapping[tuple[Any, int], float]
 """Scenario and seed -> score."""
 
 
@@ -151,19 +151,19 @@ class Pair:
     """Over data sets, after Holm's correction; None without a test, or if all differences are the same."""
 
     @property
-    def differs(self) -> bool:
+    def is_significant(self) -> bool:
         """Whether the difference over scenarios is significant."""
         return self.p is not None and self.p < ALPHA
 
 
-def average_ranks(losses_SA: Array) -> Array:
+def compute_average_ranks(losses_SA: Array) -> Array:
     """Compute the mean rank over scenarios, shape (A,): 1 for the least loss, ties share their mean rank."""
     from scipy.stats import rankdata
 
     return np.asarray(rankdata(losses_SA, axis=1).mean(axis=0))
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def apply_holm(p_values: Sequence[float]) -> list[float]:
     """Apply Holm's correction (1979) to p-values.
 
     The i-th least of m is multiplied by m - i + 1; the results do not decrease with i and are at most 1.
@@ -176,7 +176,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def friedman(losses_SA: Array) -> float | None:
+def compute_friedman_p(losses_SA: Array) -> float | None:
     """Compute p of Friedman's test, 1 if all algorithms are equal everywhere; None for fewer than three."""
     from scipy.stats import friedmanchisquare
 
@@ -188,7 +188,7 @@ def friedman(losses_SA: Array) -> float | None:
     return float(friedmanchisquare(*losses_SA.T).pvalue)
 
 
-def over_datasets(losses_SA: Array, datasets_S: Sequence[str]) -> Array:
+def average_by_dataset(losses_SA: Array, datasets_S: Sequence[str]) -> Array:
     """Compute the means over the scenarios of each data set, shape (D, A); no row without a test."""
     names_S = np.array(datasets_S)
     names = dict.fromkeys(datasets_S)
@@ -204,18 +204,18 @@ def compare_pairs(algorithms: Sequence[str], losses_SA: Array, losses_DA: Array)
     Args:
         algorithms: A names, best rank first.
         losses_SA: losses by scenario, less is better.
-        losses_DA: mean losses by data set, as of `over_datasets`.
+        losses_DA: mean losses by data set, as of `average_by_dataset`.
 
     Returns:
         The pairs in the order of `algorithms`, with p-values after Holm's correction over all pairs.
     """
     places = list(combinations(range(len(algorithms)), 2))
-    tests = [signed_ranks(-losses_SA[:, one], -losses_SA[:, other]) for one, other in places]
+    tests = [compare_signed_ranks(-losses_SA[:, one], -losses_SA[:, other]) for one, other in places]
     # Pairs too alike to be tested count in the correction too, which keeps it conservative.
-    corrected = holm([test.p for test in tests])
+    corrected = apply_holm([test.p for test in tests])
     # A second test over data sets, because scenarios of one data set are not independent.
-    of_datasets = [_paired_t(losses_DA[:, one] - losses_DA[:, other]) for one, other in places]
-    corrected_datasets = iter(holm([p for p in of_datasets if p is not None]))
+    dataset_p_values = [_compute_paired_t(losses_DA[:, one] - losses_DA[:, other]) for one, other in places]
+    corrected_datasets = iter(apply_holm([p for p in dataset_p_values if p is not None]))
     return tuple(
         Pair(
             algorithms[one],
@@ -224,11 +224,11 @@ def compare_pairs(algorithms: Sequence[str], losses_SA: Array, losses_DA: Array)
             p if test.is_testable else None,
             None if p_datasets is None else next(corrected_datasets),
         )
-        for (one, other), test, p, p_datasets in zip(places, tests, corrected, of_datasets, strict=True)
+        for (one, other), test, p, p_datasets in zip(places, tests, corrected, dataset_p_values, strict=True)
     )
 
 
-def mean_and_half(values_N: Array) -> tuple[float, float]:
+def compute_mean_and_half(values_N: Array) -> tuple[float, float]:
     """Compute the mean of two or more values, and half the width of its t interval at `LEVEL`."""
     from scipy.stats import t
 
@@ -236,7 +236,7 @@ def mean_and_half(values_N: Array) -> tuple[float, float]:
     return float(np.mean(values_N)), float(t.ppf((1 + LEVEL) / 2, len(values_N) - 1)) * error
 
 
-def _paired_t(differences_D: Array) -> float | None:
+def _compute_paired_t(differences_D: Array) -> float | None:
     """Compute p of the t-test of paired means; None without means, or if all differences are the same.
 
     With as many scenarios in each data set this is the test of a mixed model in which the data set, and the
@@ -250,24 +250,24 @@ def _paired_t(differences_D: Array) -> float | None:
     return float(ttest_1samp(differences_D, 0.0).pvalue)
 
 
-def by_seed(one: Scores, other: Scores) -> Array:
+def differences_by_seed(one: SeedScores, other: SeedScores) -> Array:
     """Compute the differences of two algorithms' scores: a mean over scenarios for each seed of both.
 
     A seed that one of them lacks in a scenario is left out.
     """
     shared = [key for key in one if key in other]
     scenarios = {scenario for scenario, _ in shared}
-    places_of = group_by(shared, itemgetter(1)).values()
+    groups = group_by(shared, itemgetter(1)).values()
     return np.array(
         [
             np.mean([one[place] - other[place] for place in places])
-            for places in places_of
+            for places in groups
             if len(places) == len(scenarios)
         ]
     )
 
 
-def seeds_test(differences_N: Array) -> float | None:
+def compute_seeds_p(differences_N: Array) -> float | None:
     """Compute p of the paired t-test over N seeds, None for fewer than `LEAST_SEEDS`.
 
     Five seeds, as papers have them, cannot reach 0.05 in an exact test of signs. Of differences that are all
@@ -275,11 +275,11 @@ def seeds_test(differences_N: Array) -> float | None:
     """
     if len(differences_N) < LEAST_SEEDS:
         return None
-    p = _paired_t(differences_N)
+    p = _compute_paired_t(differences_N)
     return float(np.allclose(differences_N, 0, atol=10**-DIGITS)) if p is None else p
 
 
-def cliques(algorithms: Sequence[str], apart: Collection[frozenset[str]]) -> tuple[tuple[str, ...], ...]:
+def find_cliques(algorithms: Sequence[str], apart: Collection[frozenset[str]]) -> tuple[tuple[str, ...], ...]:
     """Find the maximal ranges of two or more neighbours of which no two are `apart`."""
     ranges: list[tuple[str, ...]] = []
     last = 1

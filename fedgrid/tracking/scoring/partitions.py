@@ -24,13 +24,13 @@ PUBLISHED_ROUNDS = 50
 Labels = tuple[int, ...]
 
 
-def _against_truth(name: str) -> Callable[[Labels, Labels], float]:
+def _compare_with_truth(name: str) -> Callable[[Labels, Labels], float]:
     """Build a function of (hidden groups, clusters) that computes a score of scikit-learn's.
 
     It is NaN if all clients are in one group: then there is nothing to find.
     """
 
-    def compute(truth_K: Labels, groups_K: Labels) -> float:
+    def compute_score(truth_K: Labels, groups_K: Labels) -> float:
         """Compute the score, NaN for a single hidden group."""
         # scikit-learn gives such a partition a score of 1 or 0, as if there were groups to find.
         if len(set(truth_K)) == 1:
@@ -40,7 +40,7 @@ def _against_truth(name: str) -> Callable[[Labels, Labels], float]:
 
         return float(getattr(metrics, name)(truth_K, groups_K))
 
-    return compute
+    return compute_score
 
 
 PARTITION = (
@@ -69,28 +69,28 @@ PARTITION = (
     Score(
         "ari",
         "Adjusted Rand index of the partition and the hidden groups.",
-        _against_truth("adjusted_rand_score"),
+        _compare_with_truth("adjusted_rand_score"),
         "clustering",
         heading="ARI",
     ),
     Score(
         "ami",
         "Adjusted mutual information of the partition and the hidden groups.",
-        _against_truth("adjusted_mutual_info_score"),
+        _compare_with_truth("adjusted_mutual_info_score"),
         "clustering",
         heading="AMI",
     ),
     Score(
         "homogeneity",
         "1 if no cluster mixes hidden groups, as when every client is alone.",
-        _against_truth("homogeneity_score"),
+        _compare_with_truth("homogeneity_score"),
         "clustering",
         heading="homo-\ngen.",
     ),
     Score(
         "completeness",
         "1 if no hidden group is split, as when all clients are in one cluster.",
-        _against_truth("completeness_score"),
+        _compare_with_truth("completeness_score"),
         "clustering",
         heading="com-\nplete",
     ),
@@ -100,8 +100,8 @@ PARTITION = (
 Of those against the hidden groups 1 is perfect; they are NaN if the split has no groups, as dirichlet."""
 
 
-WHEN_FOUND = ("clustering_round", "last_change_round", "exactly_right")
-"""The scores of `clustering`."""
+CLUSTERING_SCORES = ("clustering_round", "last_change_round", "exactly_right")
+"""The scores of `score_clustering`."""
 
 
 @dataclass(frozen=True)
@@ -122,12 +122,12 @@ class PublishedClustering:
 def score_partition(labels_K: ArrayLike, truth_K: ArrayLike) -> Mapping[str, float]:
     """Score one partition against the hidden groups, both of shape (K,)."""
     # Renumbered, so that two namings of one partition share a cache entry.
-    groups_K, true_groups_K = (_by_first_member(np.asarray(labels)) for labels in (labels_K, truth_K))
-    return _cached_scores(tuple(groups_K.tolist()), tuple(true_groups_K.tolist()))
+    groups_K, true_groups_K = (_number_by_first_member(np.asarray(labels)) for labels in (labels_K, truth_K))
+    return _compute_cached_scores(tuple(groups_K.tolist()), tuple(true_groups_K.tolist()))
 
 
 @lru_cache(maxsize=256)
-def _cached_scores(groups_K: Labels, truth_K: Labels) -> Mapping[str, float]:
+def _compute_cached_scores(groups_K: Labels, truth_K: Labels) -> Mapping[str, float]:
     """Score one partition; cached, since most rounds keep the partition of the round before."""
     return compute_scores(PARTITION, truth_K, groups_K)
 
@@ -146,12 +146,12 @@ def score_partitions(labels_RK: ArrayLike, truth: ArrayLike) -> list[Mapping[str
     return [scored[place] for place in np.cumsum(is_new_R) - 1]
 
 
-def clustering(
+def score_clustering(
     labels_RK: ArrayLike, truth: ArrayLike, clustered_R: ArrayLike | None = None
 ) -> dict[str, int | bool | None]:
     """Find the rounds in which a run has found its partition, and whether this is right.
 
-    `clustering_round` is the first round, from 1, in which the algorithm decided on a partition, even an
+    `find_clustering_round` is the first round, from 1, in which the algorithm decided on a partition, even an
     unchanged one; `last_change_round` the last one in which it changed, renamed clusters being no change.
     `exactly_right` is whether the last partition equals the hidden groups, None if there is but one: nothing
     to find. Before the first round all clients are in one cluster.
@@ -164,24 +164,24 @@ def clustering(
     """
     labels_RK = np.asarray(labels_RK)
     last_truth_K = np.broadcast_to(np.asarray(truth), labels_RK.shape)[-1]
-    groups_RK = np.stack([_by_first_member(row_K) for row_K in labels_RK])
-    is_right = np.array_equal(groups_RK[-1], _by_first_member(last_truth_K))
+    groups_RK = np.stack([_number_by_first_member(row_K) for row_K in labels_RK])
+    is_right = np.array_equal(groups_RK[-1], _number_by_first_member(last_truth_K))
     return {
-        "clustering_round": clustering_round(labels_RK, clustered_R),
-        "last_change_round": max(_rounds(_changes(groups_RK)), default=None),
+        "clustering_round": find_clustering_round(labels_RK, clustered_R),
+        "last_change_round": max(_list_rounds(_find_changes(groups_RK)), default=None),
         "exactly_right": is_right if len(np.unique(last_truth_K)) > 1 else None,
     }
 
 
-def clustering_round(labels_RK: ArrayLike, clustered_R: ArrayLike | None = None) -> int | None:
-    """Find the first round, from 1, with a decision on the partition; arguments as in `clustering`."""
-    decided_R = _changes(np.asarray(labels_RK))
+def find_clustering_round(labels_RK: ArrayLike, clustered_R: ArrayLike | None = None) -> int | None:
+    """Find the first round, from 1, with a decision on the partition; arguments as in `score_clustering`."""
+    decided_R = _find_changes(np.asarray(labels_RK))
     if clustered_R is not None:
         decided_R = decided_R | np.asarray(clustered_R, bool)
-    return min(_rounds(decided_R), default=None)
+    return min(_list_rounds(decided_R), default=None)
 
 
-def published_clustering(
+def score_published_clustering(
     labels_RK: ArrayLike, truth: ArrayLike, row: str | None = None
 ) -> PublishedClustering:
     """Score a run's partitions as Tables 1 and 2 did; `row` is the name of its algorithm there."""
@@ -195,11 +195,11 @@ def published_clustering(
         published_rand=rand,
         published_ami=rand if row == AMI_IS_RAND else ami,
         published_com=com,
-        published_round=max(_rounds(_changes(np.asarray(labels_RK))), default=1),
+        published_round=max(_list_rounds(_find_changes(np.asarray(labels_RK))), default=1),
     )
 
 
-def _by_first_member(labels_K: Array) -> Array:
+def _number_by_first_member(labels_K: Array) -> Array:
     """Number the clusters in the order of their first client.
 
     Partitions can then be compared whatever their labels.
@@ -208,7 +208,7 @@ def _by_first_member(labels_K: Array) -> Array:
     return np.asarray(np.argsort(np.argsort(first))[inverse_K])
 
 
-def _changes(labels_RK: Array) -> Array:
+def _find_changes(labels_RK: Array) -> Array:
     """Check for each round whether its labels differ from the round before, shape (R,).
 
     Before the first round all labels are equal.
@@ -217,6 +217,6 @@ def _changes(labels_RK: Array) -> Array:
     return np.asarray((labels_RK != before_RK).any(axis=1))
 
 
-def _rounds(flags_R: Array) -> list[int]:
+def _list_rounds(flags_R: Array) -> list[int]:
     """List the numbers, from 1, of the rounds with a flag."""
     return [int(index) + 1 for index in np.flatnonzero(flags_R)]

@@ -14,13 +14,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from fedgrid.arguments import ArgumentError, checked
-from fedgrid.tracking.arrays import Array, last
+from fedgrid.arguments import ArgumentError, check_arguments
+from fedgrid.tracking.arrays import Array, last_number
 from fedgrid.tracking.names import is_as_published, nearest_score
-from fedgrid.tracking.records import Records, RecordsError, read_records, table
+from fedgrid.tracking.records import Records, RecordsError, read_records, read_table
 from fedgrid.tracking.scoring.client_scores import PUBLISHED
-from fedgrid.tracking.scoring.scores import curves
-from fedgrid.tracking.scoring.selection import Condition, text_of
+from fedgrid.tracking.scoring.scores import compute_curves
+from fedgrid.tracking.scoring.selection import Condition, format_value
 
 AxisValue: TypeAlias = tuple[str, str]
 """A further axis of a grid and its value: `("split.majority", "0.5")`."""
@@ -158,7 +158,7 @@ class Run:
     @cached_property
     def keys(self) -> Mapping[str, str]:
         """Its `values` as text, by key of its configuration."""
-        return {key: text_of(value) for key, value in self.values.items()}
+        return {key: format_value(value) for key, value in self.values.items()}
 
     @cached_property
     def recorded(self) -> Mapping[str, float]:
@@ -166,10 +166,10 @@ class Run:
         if self.state == DAMAGED:
             return {}
         try:
-            by_round = curves(read_records(self.folder))
+            by_round = compute_curves(read_records(self.folder))
         except RecordsError:
             return {}
-        last_values = {name: last(values_R) for name, values_R in by_round.items()}
+        last_values = {name: last_number(values_R) for name, values_R in by_round.items()}
         return {name: value for name, value in last_values.items() if not np.isnan(value)}
 
     def value(self, column: str) -> Any:
@@ -224,10 +224,10 @@ class Run:
         # Both are set by fedgrid itself when it writes the file.
         return {key: value for key, value in values.items() if key not in ("format", "plugin_digests")}
 
-    @checked()
+    @check_arguments()
     def table(self, name: str) -> pa.Table:
         """Read a table of its records: `rounds` (a row a round), `clients` (a row a round and client)."""
-        return table(self.folder, name)
+        return read_table(self.folder, name)
 
     @property
     def records(self) -> Records:
@@ -254,7 +254,7 @@ class Run:
 
     def last(self, curve: str) -> float:
         """Find the value of the last round that has one, NaN if none has."""
-        return last(self.curves[curve])
+        return last_number(self.curves[curve])
 
     def has(self, curve: str) -> bool:
         """Check whether any round has a value of a curve."""
@@ -280,7 +280,7 @@ def load_result(run: Run, scores: Mapping[str, Any]) -> Run:
         run,
         scores=scores,
         round_R=records.round_R,
-        curves=curves(records),
+        curves=compute_curves(records),
         labels_RK=records.clients["cluster"],
         accuracy_RK=records.clients["personalised_accuracy"],
         client_K=records.client_K,
@@ -289,7 +289,7 @@ def load_result(run: Run, scores: Mapping[str, Any]) -> Run:
     )
 
 
-def stopped_line(runs: Sequence[Run]) -> str:
+def format_early_stops(runs: Sequence[Run]) -> str:
     """Format the line that counts the runs that stopped early, and their rounds; empty without any."""
     rounds = sorted(run.rounds for run in runs if run.stopped)
     if not rounds:
@@ -298,7 +298,7 @@ def stopped_line(runs: Sequence[Run]) -> str:
     return f"Stopped early (training.stop_after): {len(rounds)} of {len(runs)} runs, after {at}."
 
 
-def scored_on_line(runs: Sequence[Run]) -> str:
+def format_validation_scores(runs: Sequence[Run]) -> str:
     """Format the line that counts the runs that are scored on validation images; empty without any."""
     count = sum(run.values.get("split.scored_on") == "validation" for run in runs)
     if not count:
@@ -344,7 +344,7 @@ def find_axis(runs: Sequence[Run], name: str, *, others: Collection[str] = ()) -
     )
 
 
-def select(runs: Sequence[Run], conditions: Iterable[Condition]) -> list[Run]:
+def select_runs(runs: Sequence[Run], conditions: Iterable[Condition]) -> list[Run]:
     """Select the runs that meet all conditions.
 
     Raises:
@@ -354,23 +354,25 @@ def select(runs: Sequence[Run], conditions: Iterable[Condition]) -> list[Run]:
     others = tuple(dict.fromkeys((*SYNONYMS, *(name for run in runs for name in run.scores))))
     for condition in conditions if runs else ():
         column = find_axis(runs, condition.column, others=others)
-        present = {run.run_id: values_on(run, column) for run in runs}
+        present = {run.run_id: values_in_column(run, column) for run in runs}
         # A misspelled value would otherwise select nothing in silence.
         for value in condition.values if condition.operator == "=" else ():
-            if not any(replace(condition, values=(value,)).holds(values) for values in present.values()):
-                raise ValueError(_no_run_has(condition.column, value, [*present.values()]))
-        chosen = [run for run in chosen if condition.holds(present[run.run_id])]
+            if not any(
+                replace(condition, values=(value,)).matches_values(values) for values in present.values()
+            ):
+                raise ValueError(_explain_no_match(condition.column, value, [*present.values()]))
+        chosen = [run for run in chosen if condition.matches_values(present[run.run_id])]
     return chosen
 
 
-def values_on(run: Run, column: str) -> list[Any]:
+def values_in_column(run: Run, column: str) -> list[Any]:
     """List a run's values of an axis or another column: that of its configuration first, then synonyms."""
     keys = {**run.scores, **run.keys, **dict(run.axes)}
-    of_key = [keys[column]] if column in keys else []
-    return [*of_key, *(getattr(run, name) for name in SYNONYMS.get(column, ()))]
+    key_values = [keys[column]] if column in keys else []
+    return [*key_values, *(getattr(run, name) for name in SYNONYMS.get(column, ()))]
 
 
-def _no_run_has(column: str, value: object, present: Sequence[Sequence[Any]]) -> str:
+def _explain_no_match(column: str, value: object, present: Sequence[Sequence[Any]]) -> str:
     """Explain that no run has a value: name the nearest one, and at most 20 that there are."""
     # The first value of a run is its configuration's; synonyms come after it, and only the suggestion may
     # be one.

@@ -23,18 +23,18 @@ class Condition:
     operator: str
     values: tuple[Any, ...]
 
-    def holds(self, present: Iterable[Any]) -> bool:
+    def matches_values(self, present: Iterable[Any]) -> bool:
         """Check whether a run with these values of the column, synonyms of one another, meets the condition.
 
         A run without a number is neither above nor below one.
         """
         if self.operator in ORDERS:
-            numbers = [number for value in present if (number := number_of(value)) is not None]
+            numbers = [number for value in present if (number := parse_number(value)) is not None]
             return any(ORDERS[self.operator](number, float(self.values[0])) for number in numbers)
-        texts = {text_of(value) for value in present}
+        texts = {format_value(value) for value in present}
         # Compared as text, since values come from JSON, a command line or Python: 1, 1.0 and "1" are the
         # same.
-        return any(text_of(value) in texts for value in self.values) == (self.operator == "=")
+        return any(format_value(value) in texts for value in self.values) == (self.operator == "=")
 
 
 def read_conditions(text: str) -> list[Condition]:
@@ -56,7 +56,7 @@ def read_conditions(text: str) -> list[Condition]:
                 "expected COLUMN=VALUE, as in algorithm=ocfl-hdbscan or 'ari>0.9', with commas between; "
                 "operators: = != > >= < <="
             )
-        if last[1] in ORDERS and number_of(value) is None:
+        if last[1] in ORDERS and parse_number(value) is None:
             raise ValueError(f"'{value}' is not a number")
         # Values of one column and operator are alternatives, but for limits: all of these must hold.
         key = (*last, value if last[1] in ORDERS else "")
@@ -65,7 +65,7 @@ def read_conditions(text: str) -> list[Condition]:
     return list(conditions.values())
 
 
-def number_of(value: Any) -> float | None:
+def parse_number(value: Any) -> float | None:
     """Parse a number, or the number of a text; None if there is none."""
     try:
         return float(value)
@@ -73,7 +73,7 @@ def number_of(value: Any) -> float | None:
         return None
 
 
-def text_of(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Format a value, the same for the same number: 1.0 and 1 are `1`, '1e-3' is `0.001`.
 
     Of a mapping with a name: `fedprox (mu 0.5)`. Of a list of sections or mappings: `clip 1, noise 0.5`.
@@ -84,25 +84,27 @@ def text_of(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, str | int | float):
         # A float has 15 to 17 digits, so a long whole number stays as it is.
-        number = None if isinstance(value, int) else number_of(value)
+        number = None if isinstance(value, int) else parse_number(value)
         return str(value) if number is None else f"{number:.12g}"
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-        settings = ", ".join(f"{key} {text_of(value[key])}" for key in sorted(value) if key != "name")
+        settings = ", ".join(f"{key} {format_value(value[key])}" for key in sorted(value) if key != "name")
         return f"{value['name']} ({settings})" if settings else str(value["name"])
     if isinstance(value, list | tuple):
         # Sections are models of pydantic.
         parts = [part.model_dump() if hasattr(part, "model_dump") else part for part in value]
         if any(isinstance(part, Mapping) for part in parts):
-            return ", ".join(f"{key} {text_of(inner)}" for part in parts for key, inner in dict(part).items())
+            return ", ".join(
+                f"{key} {format_value(inner)}" for part in parts for key, inner in dict(part).items()
+            )
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def sort_places(values: Sequence[Any], reverse: bool) -> list[int]:
+def sort_positions(values: Sequence[Any], reverse: bool) -> list[int]:
     """Sort the positions of values: largest number first, text from A to Z, None last."""
     numbered = [place for place, value in enumerate(values) if value is not None]
     numbers = all(isinstance(values[place], int | float) for place in numbered)
     key: Callable[[int], Any] = (
-        (lambda place: -values[place]) if numbers else lambda place: text_of(values[place])
+        (lambda place: -values[place]) if numbers else lambda place: format_value(values[place])
     )
     unknown = [place for place, value in enumerate(values) if value is None]
     return [*sorted(numbered, key=key, reverse=reverse), *unknown]

@@ -16,23 +16,23 @@ from typing import Any
 import numpy as np
 
 from fedgrid.tracking.arrays import Array, group_by
-from fedgrid.tracking.scoring.measures import AGAINST_GROUPS, Measure, scores_by_seed
+from fedgrid.tracking.scoring.measures import AGAINST_GROUPS, Measure, read_scores_by_seed
 from fedgrid.tracking.scoring.paired_tests import (
     ALPHA,
     DIGITS,
     LEAST_DATASETS,
     LEAST_DIFFERENCES,
     Pair,
-    Scores,
-    average_ranks,
-    cliques,
+    SeedScores,
+    average_by_dataset,
     compare_pairs,
-    friedman,
-    over_datasets,
+    compute_average_ranks,
+    compute_friedman_p,
+    find_cliques,
 )
 from fedgrid.tracking.scoring.study import Study
 
-ScoresByAlgorithm = Mapping[str, Scores]
+ScoresByAlgorithm = Mapping[str, SeedScores]
 """Algorithm -> scenario and seed -> score."""
 
 
@@ -61,7 +61,7 @@ class Comparison:
     """Least and greatest number of seeds that a scenario's score is the mean of."""
 
     @property
-    def where(self) -> str:
+    def scope(self) -> str:
         """The scenarios of the comparison, as a part of a sentence."""
         noun = "scenario" if self.num_scenarios == 1 else "scenarios"
         least, most = self.seeds
@@ -71,27 +71,27 @@ class Comparison:
         )
 
 
-def compare(study: Study, measure: Measure) -> Comparison:
+def compare_algorithms(study: Study, measure: Measure) -> Comparison:
     """Compare the algorithms of a study, but for references.
 
     Rank 1 is the highest score if `measure.highest`, else the lowest.
     """
     notes, study = [study.reference_note], study.competitors
-    if measure in AGAINST_GROUPS and (unclustered := _never_clustering(study)):
+    if measure in AGAINST_GROUPS and (unclustered := _find_unclustered(study)):
         study = study.only(run for run in study.runs if run.algorithm not in unclustered)
         verb = "has" if len(unclustered) == 1 else "have"
         notes.append(f"{' and '.join(unclustered)} {verb} one cluster in every run, and no rank here.")
     compared = compare_scores(
-        {name: scores_by_seed(study.of(algorithm=name), measure) for name in study.algorithms},
+        {name: read_scores_by_seed(study.with_values(algorithm=name), measure) for name in study.algorithms},
         measure.name,
         highest=bool(measure.highest),
         num_scenarios=len(study.scenarios),
-        dataset_of=lambda scenario: str(scenario[0]),
+        find_dataset=lambda scenario: str(scenario[0]),
     )
     return replace(compared, remarks=(*compared.remarks, *filter(None, notes)))
 
 
-def _never_clustering(study: Study) -> list[str]:
+def _find_unclustered(study: Study) -> list[str]:
     """Find the algorithms whose finished runs have one cluster in every round."""
     most: dict[str, float] = {}
     for run in study.finished:
@@ -105,7 +105,7 @@ def compare_scores(
     *,
     highest: bool = True,
     num_scenarios: int | None = None,
-    dataset_of: Callable[[Any], str] | None = None,
+    find_dataset: Callable[[Any], str] | None = None,
 ) -> Comparison:
     """Compare algorithms by their scores in a number of scenarios.
 
@@ -118,21 +118,23 @@ def compare_scores(
         measure: the name of what is compared.
         highest: whether more is better, True by default.
         num_scenarios: number of scenarios of the grid; None (default) counts those with a score.
-        dataset_of: finds the data set of a scenario; None (default) takes each scenario as a data set of its
-            own.
+        find_dataset: finds the data set of a scenario; None (default) takes each scenario as a data set of
+            its own.
     """
     # 1. Leave out the algorithms with few scores, which would cost the others their scenarios.
     scored = dict.fromkeys(scenario for own in scores.values() for scenario, _ in own)
-    asked = len(scored) if num_scenarios is None else num_scenarios
+    num_expected = len(scored) if num_scenarios is None else num_scenarios
     counts = {name: len({scenario for scenario, _ in own}) for name, own in scores.items()}
     # Counted over all scenarios of the grid: an algorithm that has just begun must not shrink the
     # comparison.
-    compared = {name: own for name, own in scores.items() if own and 2 * counts[name] >= asked}
+    compared = {name: own for name, own in scores.items() if own and 2 * counts[name] >= num_expected}
     if len(compared) < 2:
-        remark = f"Nothing to compare: fewer than two algorithms have a score in half of {asked} scenarios."
+        remark = (
+            f"Nothing to compare: fewer than two algorithms have a score in half of {num_expected} scenarios."
+        )
         return Comparison(measure, (), (), 0, None, (), (), (remark,))
     remarks = [
-        f"{name} is left out: it has a score in {count} of {asked} scenarios."
+        f"{name} is left out: it has a score in {count} of {num_expected} scenarios."
         for name, count in counts.items()
         if name not in compared
     ]
@@ -148,9 +150,9 @@ def compare_scores(
     if not seeds:
         remarks.append("Nothing to compare: no scenario has a score of every algorithm.")
         return Comparison(measure, (), (), 0, None, (), (), tuple(remarks))
-    if len(seeds) < asked:
+    if len(seeds) < num_expected:
         remarks.append(
-            f"{len(seeds)} of {asked} scenarios are used: those in which all algorithms have a score."
+            f"{len(seeds)} of {num_expected} scenarios are used: those in which all algorithms have a score."
         )
     # 3. Say where that leaves out seeds, average over the others, and rank.
     fewer = sum(any(len(cell) > len(seeds[scenario]) for cell in cells[scenario]) for scenario in seeds)
@@ -166,7 +168,7 @@ def compare_scores(
             for scenario, shared in seeds.items()
         ]
     )
-    datasets_S = [dataset_of(scenario) if dataset_of else str(scenario) for scenario in seeds]
+    datasets_S = [find_dataset(scenario) if find_dataset else str(scenario) for scenario in seeds]
     result = _compare_losses(
         measure, tuple(compared), -scores_SA if highest else scores_SA, datasets_S, remarks
     )
@@ -178,7 +180,7 @@ def _compare_losses(
     measure: str, names: tuple[str, ...], losses_SA: Array, datasets_S: Sequence[str], remarks: list[str]
 ) -> Comparison:
     """Rank the algorithms by their losses, and test their differences if there are enough scenarios."""
-    ranks_A = average_ranks(losses_SA)
+    ranks_A = compute_average_ranks(losses_SA)
     # Stable, so that equal ranks stay in the study's order and reports are the same each time.
     order = np.argsort(ranks_A, kind="stable").tolist()
     algorithms, losses_SA = tuple(names[index] for index in order), losses_SA[:, order]
@@ -190,11 +192,13 @@ def _compare_losses(
             f"this comparison has {num_scenarios}."
         )
         return Comparison(measure, algorithms, ranks, num_scenarios, None, (), (), tuple(remarks))
-    friedman_p = friedman(losses_SA)
-    losses_DA = over_datasets(losses_SA, datasets_S)
+    friedman_p = compute_friedman_p(losses_SA)
+    losses_DA = average_by_dataset(losses_SA, datasets_S)
     pairs = compare_pairs(algorithms, losses_SA, losses_DA)
-    remarks += _limits(losses_SA, pairs)
-    joined = cliques(algorithms, {frozenset((pair.one, pair.other)) for pair in pairs if pair.differs})
+    remarks += _describe_limits(losses_SA, pairs)
+    joined = find_cliques(
+        algorithms, {frozenset((pair.one, pair.other)) for pair in pairs if pair.is_significant}
+    )
     if friedman_p is not None and friedman_p >= ALPHA:
         remarks.append(
             f"Friedman's test finds no difference among the algorithms (p = {friedman_p:.2f}); differences "
@@ -202,7 +206,7 @@ def _compare_losses(
         )
         # Without a difference overall, a diagram with gaps would show pairs that no test has found.
         joined = (algorithms,)
-    remarks += _dependence(num_scenarios, len(set(datasets_S)))
+    remarks += _describe_dependence(num_scenarios, len(set(datasets_S)))
     return Comparison(
         measure,
         algorithms,
@@ -213,11 +217,11 @@ def _compare_losses(
         joined,
         tuple(remarks),
         len(losses_DA),
-        friedman(losses_DA) if len(losses_DA) else None,
+        compute_friedman_p(losses_DA) if len(losses_DA) else None,
     )
 
 
-def _limits(losses_SA: Array, pairs: Sequence[Pair]) -> list[str]:
+def _describe_limits(losses_SA: Array, pairs: Sequence[Pair]) -> list[str]:
     """Describe what the tests could not find, whichever algorithm is better."""
     num_scenarios, num_algorithms = losses_SA.shape
     untested = sum(pair.p is None for pair in pairs)
@@ -234,7 +238,7 @@ def _limits(losses_SA: Array, pairs: Sequence[Pair]) -> list[str]:
             f"{untested} of {len(pairs)} pairs {verb} in fewer than {LEAST_DIFFERENCES} scenarios, "
             "too few for a test (–)."
         )
-    if least >= ALPHA and not any(pair.differs for pair in pairs):
+    if least >= ALPHA and not any(pair.is_significant for pair in pairs):
         words.append(
             f"{num_scenarios} scenarios are too few to find a difference between any two of "
             f"{num_algorithms} algorithms: even if one wins in all of them, p is {min(least, 1.0):.2f} after "
@@ -243,7 +247,7 @@ def _limits(losses_SA: Array, pairs: Sequence[Pair]) -> list[str]:
     return words
 
 
-def _dependence(num_scenarios: int, num_datasets: int) -> list[str]:
+def _describe_dependence(num_scenarios: int, num_datasets: int) -> list[str]:
     """Describe which scenarios share the images of a data set, and what p means then."""
     if num_datasets == num_scenarios:
         return []

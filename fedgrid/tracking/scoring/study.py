@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from fedgrid.arguments import checked
+from fedgrid.arguments import check_arguments
 from fedgrid.tracking.arrays import Array, group_by
 from fedgrid.tracking.names import names_line
 from fedgrid.tracking.scoring.client_scores import HARM
-from fedgrid.tracking.scoring.partitions import WHEN_FOUND
-from fedgrid.tracking.scoring.run import AxisValue, Run, Scenario, select
+from fedgrid.tracking.scoring.partitions import CLUSTERING_SCORES
+from fedgrid.tracking.scoring.run import AxisValue, Run, Scenario, select_runs
 from fedgrid.tracking.scoring.selection import Condition
-from fedgrid.tracking.trained import trained_line
+from fedgrid.tracking.training_line import describe_training
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -86,40 +86,42 @@ class Study:
 
         Returns:
             The columns are what identifies the run, the grid's further axes, then the scores as in
-                `Run.curves`. A run's row also has `clustering_round`, `last_change_round`, `exactly_right`,
-                `worse_than_solo` and `worse_than_fine_tuned`.
+                `Run.curves`. A run's row also has `find_clustering_round`, `last_change_round`,
+                `exactly_right`, `worse_than_solo` and `worse_than_fine_tuned`.
         """
         from pandas import DataFrame, concat
 
         if not by_round:
-            return DataFrame([_identity(run) | _last_scores(run) for run in self.finished])
+            return DataFrame([_identify_run(run) | _last_scores(run) for run in self.finished])
         # Curves that only some algorithms record become NaN for the others when the frames are joined.
-        parts = [DataFrame({**_identity(run), "round": run.round_R, **run.curves}) for run in self.finished]
+        parts = [
+            DataFrame({**_identify_run(run), "round": run.round_R, **run.curves}) for run in self.finished
+        ]
         return concat(parts, ignore_index=True) if parts else DataFrame()
 
     def __repr__(self) -> str:
         """Format what the study is of, and mean scores by algorithm, on a screen at most."""
-        facts = self._facts()
-        wide = max((len(name) for name, _ in facts), default=0)
-        means = self._means()
+        facts = self._list_facts()
+        width = max((len(name) for name, _ in facts), default=0)
+        means = self._average_scores()
         shown = means.head(MOST).to_string(float_format="{:.3f}".format).splitlines() if len(means) else []
         more = [f"and {len(means) - MOST} more algorithms"] if len(means) > MOST else []
-        lines = [f"Study {self._title()}", *(f"{name:{wide}}  {value}" for name, value in facts)]
+        lines = [f"Study {self._format_title()}", *(f"{name:{width}}  {value}" for name, value in facts)]
         lines += [*([""] if shown else []), *shown, *more]
         return "\n".join(line if len(line) <= WIDTH else f"{line[: WIDTH - 4]} ..." for line in lines)
 
     def _repr_html_(self) -> str:
         """Format the same for a cell of a notebook, with the runs to unfold."""
-        facts = "".join(f"<tr><th>{escape(n)}</th><td>{escape(v)}</td></tr>" for n, v in self._facts())
-        means, runs = (_html(frame) for frame in (self._means(), self._shown()))
+        facts = "".join(f"<tr><th>{escape(n)}</th><td>{escape(v)}</td></tr>" for n, v in self._list_facts())
+        means, runs = (_format_html(frame) for frame in (self._average_scores(), self._list_runs()))
         listed = f"<details><summary>runs</summary>{runs}</details>" if runs else ""
-        return f"<b>{escape(self._title())}</b><table>{facts}</table>{means}{listed}"
+        return f"<b>{escape(self._format_title())}</b><table>{facts}</table>{means}{listed}"
 
-    def _title(self) -> str:
+    def _format_title(self) -> str:
         """Format the first line: the study's name, and how many runs are finished."""
         return f"{self.name}: {len(self.finished)} of {len(self.runs)} runs finished"
 
-    def _facts(self) -> list[tuple[str, str]]:
+    def _list_facts(self) -> list[tuple[str, str]]:
         """List names and values that describe the runs: data sets, clients, axes, and missing results."""
         axes = dict.fromkeys(key for run in self.runs for key, _ in run.axes)
         # A study in a notebook should not look finished if some of its runs failed.
@@ -130,13 +132,13 @@ class Study:
             "splits": self.splits,
             "algorithms": self.algorithms,
             "seeds": sorted({run.seed for run in self.runs}),
-            **{key: _distinct(dict(run.axes).get(key, "") for run in self.runs) for key in axes},
+            **{key: _list_distinct(dict(run.axes).get(key, "") for run in self.runs) for key in axes},
             "lacking": [lacking] if lacking else [],
         }
         words = [(name, ", ".join(map(str, values))) for name, values in facts.items()]
         return [pair for pair in words if pair[1]]
 
-    def _means(self) -> "DataFrame":
+    def _average_scores(self) -> "DataFrame":
         """Compute, for each algorithm, its number of finished runs and the means of `SHOWN` that any has."""
         frame = self.to_pandas()
         if frame.empty:
@@ -149,14 +151,16 @@ class Study:
         # A score that no run has, as the ARI of splits without groups, would be an empty column.
         return means.loc[names].dropna(axis="columns", how="all").rename_axis(index=None, columns="mean")
 
-    def _shown(self) -> "DataFrame":
+    def _list_runs(self) -> "DataFrame":
         """Build a row for each finished run: the columns in which runs differ, and a few scores."""
         frame = self.to_pandas()
-        varied = [key for key in _identity(self.runs[0]) if frame[key].nunique() > 1] if len(frame) else []
+        varied = (
+            [key for key in _identify_run(self.runs[0]) if frame[key].nunique() > 1] if len(frame) else []
+        )
         columns = dict.fromkeys(["algorithm", *varied, *SHOWN])
         return frame[[key for key in columns if key in frame and key not in ("run_id", "name")]]
 
-    @checked()
+    @check_arguments()
     def where(self, **values: Any) -> "Study":
         """Select the runs that have all of these values: `where(dataset="mnist", seed=[0, 1])`.
 
@@ -174,13 +178,13 @@ class Study:
             )
             for name, value in values.items()
         )
-        return self.only(select(self.runs, conditions))
+        return self.only(select_runs(self.runs, conditions))
 
-    def of(self, **values: Any) -> "Study":
+    def with_values(self, **values: Any) -> "Study":
         """Select the runs whose fields have just these values; it may have no runs."""
         return self.only(run for run in self.runs if all(getattr(run, key) == values[key] for key in values))
 
-    @checked()
+    @check_arguments()
     def only(self, runs: Iterable[Run]) -> "Study":
         """Build the study of some of its runs, without duplicates."""
         # A run that is listed twice would count twice in every mean.
@@ -203,7 +207,7 @@ class Study:
     @property
     def datasets(self) -> tuple[str, ...]:
         """Data sets of the runs, in the order of the runs, like all properties below."""
-        return _distinct(run.dataset for run in self.runs)
+        return _list_distinct(run.dataset for run in self.runs)
 
     @property
     def blocks(self) -> tuple[tuple[str, int], ...]:
@@ -214,14 +218,14 @@ class Study:
     @property
     def splits(self) -> tuple[str, ...]:
         """The splits of the runs: those of `SPLITS` first, then others."""
-        present = _distinct(run.split for run in self.runs)
-        return _distinct(split for split in (*SPLITS, *present) if split in present)
+        present = _list_distinct(run.split for run in self.runs)
+        return _list_distinct(split for split in (*SPLITS, *present) if split in present)
 
     @property
     def algorithms(self) -> tuple[str, ...]:
         """Ids of the algorithms, with the settings that tell them apart; the references come last."""
         # The sort is stable: within each group algorithms stay in the order of the runs.
-        return _distinct(run.algorithm for run in sorted(self.runs, key=lambda run: run.is_reference))
+        return _list_distinct(run.algorithm for run in sorted(self.runs, key=lambda run: run.is_reference))
 
     @property
     def names_line(self) -> str:
@@ -231,12 +235,12 @@ class Study:
     @property
     def trained_line(self) -> str:
         """The training of the runs, in one line."""
-        return trained_line([run.keys for run in self.runs])
+        return describe_training([run.keys for run in self.runs])
 
     @property
     def references(self) -> tuple[str, ...]:
         """Algorithms that are no competitors."""
-        return _distinct(run.algorithm for run in self.runs if run.is_reference)
+        return _list_distinct(run.algorithm for run in self.runs if run.is_reference)
 
     @property
     def is_archived(self) -> bool:
@@ -258,15 +262,15 @@ class Study:
     @property
     def settings(self) -> tuple[tuple[AxisValue, ...], ...]:
         """Combinations of the further axes' values; one, which is empty, of a grid without such axes."""
-        return _distinct(run.setting for run in self.runs)
+        return _list_distinct(run.setting for run in self.runs)
 
     @property
     def scenarios(self) -> tuple[Scenario, ...]:
         """Scenarios of the runs by data set, number of clients, split and setting."""
         present = {run.scenario for run in self.runs}
-        whole = product(self.blocks, self.splits, self.settings)
+        combinations = product(self.blocks, self.splits, self.settings)
         # From the product, and not from the runs, so that rows come in the papers' order in any grid.
-        scenarios = ((*block, split, *setting) for block, split, setting in whole)
+        scenarios = ((*block, split, *setting) for block, split, setting in combinations)
         return tuple(scenario for scenario in scenarios if scenario in present)
 
     def cells(self) -> Mapping[tuple[Scenario, str], "Study"]:
@@ -275,7 +279,7 @@ class Study:
         return {key: self.only(runs) for key, runs in groups.items()}
 
 
-def require_one(study: Study, *parts: str) -> tuple[Any, ...]:
+def require_one_value(study: Study, *parts: str) -> tuple[Any, ...]:
     """Read the value of each part on which all runs agree: `dataset`, `clients`, `split`.
 
     The runs must agree in `setting` too.
@@ -284,7 +288,7 @@ def require_one(study: Study, *parts: str) -> tuple[Any, ...]:
         ValueError: if they do not.
     """
     for part in (*parts, "setting"):
-        values = _distinct(getattr(run, part) for run in study.runs)
+        values = _list_distinct(getattr(run, part) for run in study.runs)
         if len(values) > 1:
             raise ValueError(
                 f"{study.name} has several values of {part} ({', '.join(map(str, values))}), expected one: "
@@ -293,7 +297,7 @@ def require_one(study: Study, *parts: str) -> tuple[Any, ...]:
     return tuple(getattr(study.runs[0], part) for part in parts) if study.runs else ()
 
 
-def by_round(results: Sequence[Run], curve: str) -> tuple[Array, Array]:
+def stack_by_round(results: Sequence[Run], curve: str) -> tuple[Array, Array]:
     """Stack a curve of all runs: rounds, shape (R,), and values, (S, R), NaN in rounds that a run lacks."""
     round_R = np.unique(np.concatenate([result.round_R for result in results]))
     # Runs may stop at different rounds: their curves are padded instead of cut to the shortest.
@@ -303,35 +307,35 @@ def by_round(results: Sequence[Run], curve: str) -> tuple[Array, Array]:
     return round_R, values_SR
 
 
-def plain(name: str) -> str:
+def replace_special_characters(name: str) -> str:
     """Replace characters that file names and anchors may not have by underscores."""
     return re.sub(r"[^A-Za-z0-9._+-]+", "_", name)
 
 
-def slug(name: str) -> str:
+def format_slug(name: str) -> str:
     """Format a name in lower case, with hyphens for all but letters and digits: part of a file name."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
-def _distinct(values: Iterable[T]) -> tuple[T, ...]:
+def _list_distinct(values: Iterable[T]) -> tuple[T, ...]:
     """List distinct values in their order."""
     return tuple(dict.fromkeys(values))
 
 
-def _html(frame: "DataFrame") -> str:
+def _format_html(frame: "DataFrame") -> str:
     """Format a frame as a table, empty if it has no row."""
     settings = {"max_rows": 40, "float_format": "{:.3g}".format, "border": 0}
     return str(frame.to_html(index="runs" in frame, **settings)) if len(frame) else ""
 
 
-def _identity(run: Run) -> dict[str, Any]:
+def _identify_run(run: Run) -> dict[str, Any]:
     """Collect what identifies a run in a frame: `IDENTITY` and its further axes."""
     return {name: getattr(run, name) for name in IDENTITY} | dict(run.axes)
 
 
 def _last_scores(run: Run) -> dict[str, Any]:
     """Collect a run's scores for its row: its clustering, harm, and the last value of each curve."""
-    clustering = {name: run.scores[name] for name in WHEN_FOUND}
+    clustering = {name: run.scores[name] for name in CLUSTERING_SCORES}
     harm = {score.name: run.scores[score.name] for score in HARM if score.name in run.scores}
     return {
         "rounds": len(run.round_R),
@@ -340,6 +344,6 @@ def _last_scores(run: Run) -> dict[str, Any]:
     }
 
 
-def split_name(split: str) -> str:
+def format_split_name(split: str) -> str:
     """Format the name of a split in headings, as the papers have theirs: `overlapping balanced`."""
     return split.replace("-", " ") if split in SPLITS else split

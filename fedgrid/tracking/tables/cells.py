@@ -7,18 +7,33 @@ from typing import Any
 
 import numpy as np
 
-from fedgrid.tracking.scoring.client_scores import coverage_line
-from fedgrid.tracking.scoring.measures import Measure, scenario_means, scores_by_seed, seed_means
+from fedgrid.tracking.scoring.client_scores import format_coverage
+from fedgrid.tracking.scoring.measures import (
+    Measure,
+    average_by_scenario,
+    average_by_seed,
+    read_scores_by_seed,
+)
 from fedgrid.tracking.scoring.study import Study
-from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold_best, dash, mean, number
+from fedgrid.tracking.tables.table import (
+    ABSENT,
+    Cell,
+    Column,
+    Row,
+    Table,
+    build_dash_cell,
+    build_mean_cell,
+    build_seed_mean_cell,
+    embolden_columns,
+)
 
 
-def over_seeds(study: Study, measure: Measure) -> Cell:
+def average_seeds(study: Study, measure: Measure) -> Cell:
     """Build the cell of the mean over seeds of the runs of one scenario and algorithm."""
     if not study.runs:
         return Cell(ABSENT)
-    values = [measure.of(result) for result in study.finished]
-    return number(values, expected=len(study.runs), digits=measure.digits)
+    values = [measure.formula(result) for result in study.finished]
+    return build_seed_mean_cell(values, expected=len(study.runs), digits=measure.digits)
 
 
 def over_scenarios(study: Study, measure: Measure, *, expected: int = 0) -> Cell:
@@ -31,15 +46,15 @@ def over_scenarios(study: Study, measure: Measure, *, expected: int = 0) -> Cell
         return Cell(ABSENT)
     if not study.finished:
         return Cell()
-    return mean_over_scenarios(
-        scores_by_seed(study, measure),
+    return build_scenario_mean_cell(
+        read_scores_by_seed(study, measure),
         expected=max(expected, len(study.runs)),
         finished=len(study.finished),
         digits=measure.digits,
     )
 
 
-def mean_over_scenarios(
+def build_scenario_mean_cell(
     scores: Mapping[tuple[Any, int], float], *, expected: int, finished: int, digits: int
 ) -> Cell:
     """Build the cell of a mean over scenarios, with its spread over seeds; a dash without any score.
@@ -51,11 +66,11 @@ def mean_over_scenarios(
         digits: decimal digits of the text.
     """
     if not scores:
-        return dash(expected=expected, finished=finished)
-    return mean(
+        return build_dash_cell(expected=expected, finished=finished)
+    return build_mean_cell(
         # First over seeds, then over scenarios: a scenario with more seeds than others has the same weight.
-        float(np.mean([*scenario_means(scores).values()])),
-        spread_over_seeds(scores, expected),
+        float(np.mean([*average_by_scenario(scores).values()])),
+        compute_spread(scores, expected),
         count=len(scores),
         expected=expected,
         seeds=len({seed for _, seed in scores}),
@@ -70,18 +85,18 @@ class StudyColumn(Column):
     cell: Callable[[Study], Cell] = field(kw_only=True)
 
 
-def measure_column(measure: Measure, name: str = "", group: str = "") -> StudyColumn:
+def build_measure_column(measure: Measure, name: str = "", group: str = "") -> StudyColumn:
     """Build the column of a measure's means over scenarios, called like the measure without a `name`."""
     cell = partial(over_scenarios, measure=measure)
     return StudyColumn(name or measure.name, group, highest=measure.highest, cell=cell)
 
 
-def restrict(cell: Callable[[Study], Cell], **values: Any) -> Callable[[Study], Cell]:
+def restrict_cell(cell: Callable[[Study], Cell], **values: Any) -> Callable[[Study], Cell]:
     """Build a function that makes the same cell of the runs with these values of their fields."""
-    return lambda study: cell(study.of(**values))
+    return lambda study: cell(study.with_values(**values))
 
 
-def algorithms_table(
+def build_algorithms_table(
     study: Study,
     name: str,
     title: str,
@@ -111,30 +126,32 @@ def algorithms_table(
         )
         for section, members in ({"": study} if parts is None else parts).items()
         for algorithm in members.algorithms
-        for own in [members.of(algorithm=algorithm)]
+        for own in [members.with_values(algorithm=algorithm)]
     ]
     kind = "part" if parts is None else part
-    table = Table(name, title, caption, columns, bold_best(rows, columns), corner="algorithm", part=kind)
-    return explain_cells(table, study)
+    table = Table(
+        name, title, caption, columns, embolden_columns(rows, columns), corner="algorithm", part=kind
+    )
+    return explain_table(table, study)
 
 
-def spread_over_seeds(scores: Mapping[tuple[Any, int], float], expected: int) -> float | None:
+def compute_spread(scores: Mapping[tuple[Any, int], float], expected: int) -> float | None:
     """Compute the standard deviation (n - 1) over seeds of the means over scenarios.
 
     None for one seed, and unless all `expected` scores are there, by (scenario, seed): means of different
     scenarios differ for another reason than their seeds.
     """
-    of_seeds = seed_means(scores)
+    means = average_by_seed(scores)
     num_scenarios = len({scenario for scenario, _ in scores})
-    is_whole = len(scores) == num_scenarios * len(of_seeds) == expected
-    return float(np.std(of_seeds, ddof=1)) if is_whole and len(of_seeds) > 1 else None
+    is_complete = len(scores) == num_scenarios * len(means) == expected
+    return float(np.std(means, ddof=1)) if is_complete and len(means) > 1 else None
 
 
-def explain_cells(table: Table, study: Study) -> Table:
+def explain_table(table: Table, study: Study) -> Table:
     """Explain seeds, means of some of the runs, and missing runs in a table's caption."""
     cells = [cell for row in table.rows for cell in row.cells]
     seeds = {name: {run.seed for run in study.runs if run.algorithm == name} for name in study.algorithms}
-    count = seed_words({name: len(of_algorithm) for name, of_algorithm in seeds.items()})
+    count = format_seed_counts({name: len(own_seeds) for name, own_seeds in seeds.items()})
     is_mean = any(cell.spread is not None for cell in cells)
     words = [
         table.caption,
@@ -147,16 +164,18 @@ def explain_cells(table: Table, study: Study) -> Table:
         words.append(f"{ABSENT}: not in this grid.")
     if any(row.is_reference for row in table.rows):
         words.append(study.reference_note)
-    words.append(lacking(study))
+    words.append(describe_missing_runs(study))
     return replace(table, caption=" ".join(word for word in words if word))
 
 
-def coverage(study: Study, score: str) -> str:
+def describe_coverage(study: Study, score: str) -> str:
     """Format a sentence on the clients that the last mean of a score is over; empty if all have one."""
-    return coverage_line(score, ((run.last(f"{score}_clients"), len(run.client_K)) for run in study.finished))
+    return format_coverage(
+        score, ((run.last(f"{score}_clients"), len(run.client_K)) for run in study.finished)
+    )
 
 
-def seed_words(counts: Mapping[str, int]) -> str:
+def format_seed_counts(counts: Mapping[str, int]) -> str:
     """Format how many seeds rows have, by their names: `one seed`, `3 seeds`, `3 seeds (briggs 2)`."""
     most = max(counts.values(), default=0)
     words = "one seed" if most == 1 else f"{most} seeds"
@@ -164,7 +183,7 @@ def seed_words(counts: Mapping[str, int]) -> str:
     return f"{words} ({fewer})" if fewer else words
 
 
-def lacking(study: Study) -> str:
+def describe_missing_runs(study: Study) -> str:
     """Format a sentence with the number of runs without a result; empty if there is none."""
     count = len(study.unfinished)
     verb = "has" if count == 1 else "have"

@@ -8,7 +8,7 @@ from operator import attrgetter
 import numpy as np
 
 from fedgrid.tracking.arrays import group_by
-from fedgrid.tracking.scoring.axes import scenario_words
+from fedgrid.tracking.scoring.axes import format_scenario
 from fedgrid.tracking.scoring.measures import (
     CLUSTERING_ROUND,
     FINAL_ARI,
@@ -19,12 +19,12 @@ from fedgrid.tracking.scoring.measures import (
     RAND_PUBLISHED,
     Measure,
 )
-from fedgrid.tracking.scoring.paired_tests import LEAST_DIFFERENCES, signed_ranks
+from fedgrid.tracking.scoring.paired_tests import LEAST_DIFFERENCES, compare_signed_ranks
 from fedgrid.tracking.scoring.run import SETTING_OF_ALGORITHM, Scenario
-from fedgrid.tracking.scoring.study import Study, slug
-from fedgrid.tracking.tables.cells import lacking, over_scenarios, over_seeds
-from fedgrid.tracking.tables.significance import EFFECT, EFFECT_COLUMNS, effect, p_text
-from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, Tone, signed
+from fedgrid.tracking.scoring.study import Study, format_slug
+from fedgrid.tracking.tables.cells import average_seeds, describe_missing_runs, over_scenarios
+from fedgrid.tracking.tables.significance import EFFECT, EFFECT_COLUMNS, build_effect_cells, format_p
+from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, Tone, format_signed
 
 MEASURES = (
     FINAL_ARI,
@@ -35,7 +35,7 @@ MEASURES = (
     PF1_LAST_PUBLISHED,
     PA_LAST,
 )
-NAMED = 6
+MAX_NAMED = 6
 """Number of cells without a partner, and of values of a key, that a caption names."""
 
 
@@ -52,7 +52,7 @@ class GridPair:
     """The seeds of which only one grid has a finished run, as in `seed 3 of mine`."""
 
     @classmethod
-    def of(cls, scenario: Scenario, algorithm: str, one: Study, other: Study) -> "GridPair":
+    def from_studies(cls, scenario: Scenario, algorithm: str, one: Study, other: Study) -> "GridPair":
         """Pair two studies by seed; a published run, which has no seed, is paired with all seeds.
 
         Args:
@@ -61,40 +61,44 @@ class GridPair:
             one: the runs of the first grid.
             other: the runs of the other grid.
         """
-        seeds_of = [{run.seed for run in study.finished} for study in (one, other)]
+        seeds_by_grid = [{run.seed for run in study.finished} for study in (one, other)]
         if one.is_archived != other.is_archived:
             return cls(scenario, algorithm, one.only(one.finished), other.only(other.finished))
         # A seed is a split and an initial model: means over different seeds differ without any difference
         # of code.
-        both = seeds_of[0] & seeds_of[1]
+        shared_seeds = seeds_by_grid[0] & seeds_by_grid[1]
         left_out = (
             f"seed {seed} of {study.name}"
-            for study, seeds in zip((one, other), seeds_of, strict=True)
-            for seed in sorted(seeds - both)
+            for study, seeds in zip((one, other), seeds_by_grid, strict=True)
+            for seed in sorted(seeds - shared_seeds)
         )
-        mine, theirs = (study.only(r for r in study.finished if r.seed in both) for study in (one, other))
+        mine, theirs = (
+            study.only(r for r in study.finished if r.seed in shared_seeds) for study in (one, other)
+        )
         return cls(scenario, algorithm, mine, theirs, tuple(left_out))
 
-    def cells(self, measure: Measure) -> tuple[Cell, Cell]:
+    def build_cells(self, measure: Measure) -> tuple[Cell, Cell]:
         """Build the means over the seeds of each, without a value where there is no score."""
-        return over_seeds(self.one, measure), over_seeds(self.other, measure)
+        return average_seeds(self.one, measure), average_seeds(self.other, measure)
 
 
-def compare(one: Study, other: Study, measures: Sequence[Measure] = MEASURES) -> tuple[Table, ...]:
+def build_comparison_tables(
+    one: Study, other: Study, measures: Sequence[Measure] = MEASURES
+) -> tuple[Table, ...]:
     """Build one table for each measure (data sets by algorithms), and one of all pairs.
 
     Algorithms are paired by name, and the rest by their row of the published tables. Cells and seeds with a
     finished run in only one grid are counted and named, and are in no mean. Without a pair no table has rows.
     """
-    pairs, unpaired = _pairs(one, other)
-    remarks = _remarks(one, other, pairs, unpaired)
+    pairs, unpaired = _pair_cells(one, other)
+    remarks = _describe_pairs(one, other, pairs, unpaired)
     return (
-        *(_measure_table(measure, pairs, (one.name, other.name), remarks) for measure in measures),
-        _pairs_table(pairs, measures, (one.name, other.name), remarks),
+        *(_build_measure_table(measure, pairs, (one.name, other.name), remarks) for measure in measures),
+        _build_pairs_table(pairs, measures, (one.name, other.name), remarks),
     )
 
 
-def paired_algorithms(one: Study, other: Study) -> dict[str, str]:
+def pair_algorithms(one: Study, other: Study) -> dict[str, str]:
     """Pair the algorithms of two grids: name in the first grid -> name of its partner in the other."""
     # The same id comes first: several variants share a row of the papers' tables.
     pairs = {name: name for name in one.algorithms if name in other.algorithms}
@@ -107,7 +111,7 @@ def paired_algorithms(one: Study, other: Study) -> dict[str, str]:
     return pairs
 
 
-def unpaired_line(one: Study, other: Study) -> str:
+def describe_unpaired(one: Study, other: Study) -> str:
     """Explain why two grids without a pair cannot be compared, with the seeds of each."""
     seeds = " and ".join(
         f"{', '.join(map(str, sorted({run.seed for run in study.finished})))} ({study.name})"
@@ -119,9 +123,9 @@ def unpaired_line(one: Study, other: Study) -> str:
     )
 
 
-def _pairs(one: Study, other: Study) -> tuple[list[GridPair], list[str]]:
+def _pair_cells(one: Study, other: Study) -> tuple[list[GridPair], list[str]]:
     """Pair the cells in the order of the first grid, and list the names of those without a partner."""
-    names = paired_algorithms(one, other)
+    names = pair_algorithms(one, other)
     cells, others = ({key: c for key, c in study.cells().items() if c.finished} for study in (one, other))
     pairs, unpaired = [], []
     for scenario in dict.fromkeys((*one.scenarios, *other.scenarios)):
@@ -130,17 +134,17 @@ def _pairs(one: Study, other: Study) -> tuple[list[GridPair], list[str]]:
             partner = names.get(algorithm, "")
             theirs = others.get((scenario, partner))
             title = algorithm if algorithm == partner else f"{algorithm} / {partner}"
-            if mine and theirs and (pair := GridPair.of(scenario, title, mine, theirs)).one.runs:
+            if mine and theirs and (pair := GridPair.from_studies(scenario, title, mine, theirs)).one.runs:
                 pairs.append(pair)
                 # What is left at the end has no partner in the first grid.
                 del others[scenario, partner]
             elif mine:
-                unpaired.append(f"{scenario_words(scenario)} {algorithm} ({one.name})")
-    unpaired += [f"{scenario_words(scenario)} {algorithm} ({other.name})" for scenario, algorithm in others]
+                unpaired.append(f"{format_scenario(scenario)} {algorithm} ({one.name})")
+    unpaired += [f"{format_scenario(scenario)} {algorithm} ({other.name})" for scenario, algorithm in others]
     return pairs, unpaired
 
 
-def _remarks(one: Study, other: Study, pairs: Sequence[GridPair], unpaired: Sequence[str]) -> str:
+def _describe_pairs(one: Study, other: Study, pairs: Sequence[GridPair], unpaired: Sequence[str]) -> str:
     """Format the sentences of all captions: pairs, seeds, cells without a partner, unfinished runs."""
     words = [f"{len(pairs)} {'pair' if len(pairs) == 1 else 'pairs'} of scenario and algorithm"]
     if one.is_archived != other.is_archived:
@@ -154,18 +158,19 @@ def _remarks(one: Study, other: Study, pairs: Sequence[GridPair], unpaired: Sequ
     if left_out := Counter(text for pair in pairs for text in pair.left_out):
         seeds = (text + f" in {n} pairs" * (n < len(pairs)) for text, n in left_out.items())
         words.append(f"Left out, without a partner of the same seed: {', '.join(seeds)}.")
-    if differing := _differing(pairs):
+    if differing := _find_differing_keys(pairs):
         words.append(f"Runs of a pair differ in: {', '.join(differing)}.")
     if unpaired:
-        more = f", and {len(unpaired) - NAMED} more" if len(unpaired) > NAMED else ""
+        more = f", and {len(unpaired) - MAX_NAMED} more" if len(unpaired) > MAX_NAMED else ""
         words.append(
-            f"{len(unpaired)} without a finished partner are left out: {'; '.join(unpaired[:NAMED])}{more}."
+            f"{len(unpaired)} without a finished partner are left out: "
+            f"{'; '.join(unpaired[:MAX_NAMED])}{more}."
         )
-    words += [f"{study.name}: {lacking(study)}" for study in (one, other) if study.unfinished]
+    words += [f"{study.name}: {describe_missing_runs(study)}" for study in (one, other) if study.unfinished]
     return " ".join(words)
 
 
-def _differing(pairs: Sequence[GridPair]) -> list[str]:
+def _find_differing_keys(pairs: Sequence[GridPair]) -> list[str]:
     """Find the keys of a run in which pairs differ, with both values: `training.rounds (5, 10)`.
 
     Settings of the algorithm are left out where the pair is of two algorithms.
@@ -182,20 +187,20 @@ def _differing(pairs: Sequence[GridPair]) -> list[str]:
             values = one.keys.get(key, "none"), other.keys.get(key, "none")
             if values[0] != values[1]:
                 differences.setdefault(key, {})[" against ".join(values)] = None
-    return [f"{key} ({', '.join(list(differences[key])[:NAMED])})" for key in sorted(differences)]
+    return [f"{key} ({', '.join(list(differences[key])[:MAX_NAMED])})" for key in sorted(differences)]
 
 
-def _measure_table(
+def _build_measure_table(
     measure: Measure, pairs: Sequence[GridPair], names: tuple[str, str], remarks: str
 ) -> Table:
     """Build the table of one measure: means, their difference, effect and p, by data set and algorithm."""
     rows = (
-        Row(algorithm, _cells(own, measure), dataset)
-        for dataset, of_dataset in group_by(pairs, lambda pair: pair.scenario[0]).items()
-        for algorithm, own in group_by(of_dataset, attrgetter("algorithm")).items()
+        Row(algorithm, _build_cells(own, measure), dataset)
+        for dataset, dataset_pairs in group_by(pairs, lambda pair: pair.scenario[0]).items()
+        for algorithm, own in group_by(dataset_pairs, attrgetter("algorithm")).items()
     )
     return Table(
-        f"compare-{slug(measure.name)}",
+        f"compare-{format_slug(measure.name)}",
         f"{measure.name}: {names[0]} and {names[1]}",
         f"Means over the scenarios in which both grids have the {measure.name}, and their difference. "
         f"{EFFECT} p: two-sided exact signed-rank test, not corrected for the number of tests; scenarios "
@@ -208,31 +213,37 @@ def _measure_table(
     )
 
 
-def _cells(pairs: Sequence[GridPair], measure: Measure) -> tuple[Cell, ...]:
+def _build_cells(pairs: Sequence[GridPair], measure: Measure) -> tuple[Cell, ...]:
     """Build pairs, both means, difference, effect and p over the scenarios of a data set and algorithm."""
-    both = [pair for pair in pairs if all(cell.value is not None for cell in pair.cells(measure))]
-    count = Cell(str(len(both)), float(len(both)))
-    if len(both) < len(pairs):
-        count = Cell(f"{len(both)} of {len(pairs)}", float(len(both)), tone="partial")
-    if not both:
+    complete = [pair for pair in pairs if all(cell.value is not None for cell in pair.build_cells(measure))]
+    count = Cell(str(len(complete)), float(len(complete)))
+    if len(complete) < len(pairs):
+        count = Cell(f"{len(complete)} of {len(pairs)}", float(len(complete)), tone="partial")
+    if not complete:
         return count, *([Cell(NONE)] * (4 + len(EFFECT_COLUMNS)))
-    scores_S2 = np.array([[cell.value for cell in pair.cells(measure)] for pair in both], np.float64)
+    scores_S2 = np.array(
+        [[cell.value for cell in pair.build_cells(measure)] for pair in complete], np.float64
+    )
     means = scores_S2.mean(axis=0)
     difference = float(means[0] - means[1])
-    test = signed_ranks(scores_S2[:, 0], scores_S2[:, 1])
+    test = compare_signed_ranks(scores_S2[:, 0], scores_S2[:, 1])
     return (
         count,
         # One study of all pairs' runs, so that the spread is that of means over scenarios, not of single
         # cells.
-        over_scenarios(both[0].one.only(run for pair in both for run in pair.one.runs), measure),
-        over_scenarios(both[0].other.only(run for pair in both for run in pair.other.runs), measure),
-        Cell(signed(difference, measure.digits), difference, tone=_tone(difference, measure)),
-        *(effect(test) if len(both) >= LEAST_DIFFERENCES else [Cell(NONE)] * len(EFFECT_COLUMNS)),
-        Cell(p_text(test.p), test.p) if test.is_testable else Cell(NONE),
+        over_scenarios(complete[0].one.only(run for pair in complete for run in pair.one.runs), measure),
+        over_scenarios(complete[0].other.only(run for pair in complete for run in pair.other.runs), measure),
+        Cell(format_signed(difference, measure.digits), difference, tone=_choose_tone(difference, measure)),
+        *(
+            build_effect_cells(test)
+            if len(complete) >= LEAST_DIFFERENCES
+            else [Cell(NONE)] * len(EFFECT_COLUMNS)
+        ),
+        Cell(format_p(test.p), test.p) if test.is_testable else Cell(NONE),
     )
 
 
-def _pairs_table(
+def _build_pairs_table(
     pairs: Sequence[GridPair], measures: Sequence[Measure], names: tuple[str, str], remarks: str
 ) -> Table:
     """Build the table of all pairs: a row for each scenario and algorithm, a column for each measure."""
@@ -244,8 +255,8 @@ def _pairs_table(
         tuple(
             Row(
                 pair.algorithm,
-                tuple(_both(*pair.cells(measure), measure) for measure in measures),
-                scenario_words(pair.scenario),
+                tuple(_build_pair_cell(*pair.build_cells(measure), measure) for measure in measures),
+                format_scenario(pair.scenario),
             )
             for pair in pairs
         ),
@@ -254,7 +265,7 @@ def _pairs_table(
     )
 
 
-def _both(mine: Cell, theirs: Cell, measure: Measure) -> Cell:
+def _build_pair_cell(mine: Cell, theirs: Cell, measure: Measure) -> Cell:
     """Build the cell of one pair: both means, coloured if they differ as printed."""
     difference = 0.0 if mine.value is None or theirs.value is None else mine.value - theirs.value
     return Cell(
@@ -264,12 +275,14 @@ def _both(mine: Cell, theirs: Cell, measure: Measure) -> Cell:
         mine.count,
         mine.seeds,
         # By the printed text: means that a reader sees as equal have no colour.
-        tone=_tone(difference, measure) if mine.text.split(" ")[0] != theirs.text.split(" ")[0] else "",
+        tone=_choose_tone(difference, measure)
+        if mine.text.split(" ")[0] != theirs.text.split(" ")[0]
+        else "",
         reference=theirs.value,
     )
 
 
-def _tone(difference: float, measure: Measure) -> Tone:
+def _choose_tone(difference: float, measure: Measure) -> Tone:
     """Choose the colour of a difference: better or worse for the first grid, none if it rounds to 0."""
     if measure.highest is None or not round(difference, measure.digits):
         return ""

@@ -10,13 +10,20 @@ from math import inf, isinf
 import numpy as np
 
 from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.scoring.axes import setting_words
-from fedgrid.tracking.scoring.cost import DEFAULT, Cost, Target, adapt_target, costs, scale
-from fedgrid.tracking.scoring.measures import EPSILON, FINAL_ARI, PA_LAST, scores_by_seed
+from fedgrid.tracking.scoring.axes import format_setting
+from fedgrid.tracking.scoring.cost import (
+    DEFAULT_TARGET,
+    Cost,
+    Target,
+    adapt_target,
+    choose_unit,
+    compute_costs,
+)
+from fedgrid.tracking.scoring.measures import EPSILON, FINAL_ARI, PA_LAST, read_scores_by_seed
 from fedgrid.tracking.scoring.run import Run
-from fedgrid.tracking.scoring.study import Study, require_one
-from fedgrid.tracking.tables.cells import StudyColumn, algorithms_table, measure_column
-from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Table, median, share
+from fedgrid.tracking.scoring.study import Study, require_one_value
+from fedgrid.tracking.tables.cells import StudyColumn, build_algorithms_table, build_measure_column
+from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Table, build_median_cell, build_share_cell
 
 NEVER = "never"
 SENT = {
@@ -25,33 +32,33 @@ SENT = {
 }
 
 
-def cost(study: Study, target: Target = DEFAULT) -> Table:
+def build_cost_table(study: Study, target: Target = DEFAULT_TARGET) -> Table:
     """Build the table of runs that reach the target, and their median rounds, traffic and seconds.
 
     Raises:
         ValueError: if the study has several data sets or numbers of clients.
     """
-    dataset, clients = require_one(study, "dataset", "clients")
+    dataset, clients = require_one_value(study, "dataset", "clients")
     target = adapt_target(study, target)
-    by_algorithm = costs(study, target)
-    name, size = scale(chain.from_iterable(by_algorithm.values()), target.unit)
+    by_algorithm = compute_costs(study, target)
+    name, size = choose_unit(chain.from_iterable(by_algorithm.values()), target.unit)
 
-    def reached(own: Study) -> Cell:
+    def build_reached_cell(own: Study) -> Cell:
         """Build the cell of the number of an algorithm's runs that reach the target."""
         count = sum(bool(np.isfinite(spent.rounds)) for spent in by_algorithm[own.runs[0].algorithm])
-        return share(count, len(own.finished), len(own.runs))
+        return build_share_cell(count, len(own.finished), len(own.runs))
 
-    def until(name: str, number: Callable[[Cost], float], digits: int) -> StudyColumn:
+    def build_column(name: str, number: Callable[[Cost], float], digits: int) -> StudyColumn:
         """Build the column of the median of one cost."""
 
-        def cell(own: Study) -> Cell:
+        def build_cell(own: Study) -> Cell:
             """Build the cell of one algorithm."""
             spent = by_algorithm[own.runs[0].algorithm]
-            return median([number(one) for one in spent], digits, never=NEVER)
+            return build_median_cell([number(one) for one in spent], digits, never=NEVER)
 
-        return StudyColumn(name, "until the target", highest=False, cell=cell)
+        return StudyColumn(name, "until the target", highest=False, cell=build_cell)
 
-    return algorithms_table(
+    return build_algorithms_table(
         study,
         f"cost-{dataset}-{clients}",
         f"Cost of {target.score} {target.goal}: {dataset}, {clients} clients",
@@ -59,34 +66,34 @@ def cost(study: Study, target: Target = DEFAULT) -> Table:
         f"of the rounds, of the {SENT[target.unit]} (training only), and of the seconds, as "
         f"without the round cache. {NEVER}: not reached by half of the runs. Least of a column in bold.",
         (
-            StudyColumn("reached", cell=reached),
-            until("rounds", lambda spent: spent.rounds, 0),
-            until(name, lambda spent: spent.sent(target.unit) / size, 2),
-            until("seconds", lambda spent: spent.seconds, 1),
+            StudyColumn("reached", cell=build_reached_cell),
+            build_column("rounds", lambda spent: spent.rounds, 0),
+            build_column(name, lambda spent: spent.convert_traffic(target.unit) / size, 2),
+            build_column("seconds", lambda spent: spent.seconds, 1),
         ),
     )
 
 
 def has_messages(study: Study) -> bool:
     """Check whether a finished run's clients send a message before they train."""
-    return any(_total(result, "message_bytes") > 0 for result in study.finished)
+    return any(_sum_curve(result, "message_bytes") > 0 for result in study.finished)
 
 
-def before_training(study: Study) -> Table:
+def build_messages_table(study: Study) -> Table:
     """Build the table of messages before training, bytes until the clusters are final, and the last ARI.
 
     Raises:
         ValueError: if the study has several data sets or numbers of clients.
     """
-    dataset, clients = require_one(study, "dataset", "clients")
+    dataset, clients = require_one_value(study, "dataset", "clients")
     # One mean for all algorithms, which train the same model on the same images: a run whose rounds are
     # cached has no seconds of an epoch.
-    means = [_mean(result, "epoch_seconds") for result in study.finished]
+    means = [_average_curve(result, "epoch_seconds") for result in study.finished]
     seconds = [value for value in means if not np.isnan(value)]
     epoch = float(np.mean(seconds)) if seconds else np.nan
     before = "before training"
 
-    def column(name: str, group: str, digits: int, number: Callable[[Run], float]) -> StudyColumn:
+    def build_column(name: str, group: str, digits: int, number: Callable[[Run], float]) -> StudyColumn:
         """Build the column of the median over runs of one number.
 
         Args:
@@ -96,10 +103,10 @@ def before_training(study: Study) -> Table:
             number: computes the number of a run.
         """
         return StudyColumn(
-            name, group, cell=lambda own: median([number(run) for run in own.finished], digits)
+            name, group, cell=lambda own: build_median_cell([number(run) for run in own.finished], digits)
         )
 
-    return algorithms_table(
+    return build_algorithms_table(
         study,
         f"before-training-{dataset}-{clients}",
         f"Before training: {dataset}, {clients} clients",
@@ -108,16 +115,22 @@ def before_training(study: Study) -> Table:
         "a local epoch takes than a message. Then the megabytes until no client changes its cluster any "
         f"more, and the ARI of the last round. {NONE}: one cluster throughout, or no message is sent.",
         (
-            column("bits a client", before, 0, lambda run: 8 * _total(run, "message_bytes") / clients),
-            column("MB in all", before, 3, lambda run: _before(run) / 1e6),
-            column("epoch / message", before, 1, lambda run: epoch / _mean(run, "message_seconds")),
-            column("MB until the clusters are final", "", 3, lambda run: until_final(run) / 1e6),
-            column("ARI", "", 3, lambda run: run.last("ari")),
+            build_column(
+                "bits a client", before, 0, lambda run: 8 * _sum_curve(run, "message_bytes") / clients
+            ),
+            build_column("MB in all", before, 3, lambda run: _sum_message_bytes(run) / 1e6),
+            build_column(
+                "epoch / message", before, 1, lambda run: epoch / _average_curve(run, "message_seconds")
+            ),
+            build_column(
+                "MB until the clusters are final", "", 3, lambda run: sum_bytes_until_final(run) / 1e6
+            ),
+            build_column("ARI", "", 3, lambda run: run.last("ari")),
         ),
     )
 
 
-def until_final(result: Run) -> float:
+def sum_bytes_until_final(result: Run) -> float:
     """Compute the bytes sent until the partition is that of the last round; NaN of one cluster throughout.
 
     Clusters of messages are there before the first model is sent.
@@ -127,28 +140,28 @@ def until_final(result: Run) -> float:
         return np.nan
     others = np.flatnonzero((result.labels_RK != last_K).any(axis=1))
     first = int(others[-1]) + 1 if len(others) else 0
-    if first == 0 and _before(result) > 0:
-        return _before(result)
+    if first == 0 and _sum_message_bytes(result) > 0:
+        return _sum_message_bytes(result)
     return float(result.curves["bytes"][first])
 
 
-def _before(result: Run) -> float:
+def _sum_message_bytes(result: Run) -> float:
     """Compute the bytes of messages and of the encoder that they are made with."""
-    return _total(result, "message_bytes") + _total(result, "encoder_bytes")
+    return _sum_curve(result, "message_bytes") + _sum_curve(result, "encoder_bytes")
 
 
-def _mean(result: Run, name: str) -> float:
+def _average_curve(result: Run, name: str) -> float:
     """Compute the mean of a curve, NaN if it has no value."""
     values_R = result.curves[name]
     return np.nan if np.isnan(values_R).all() else float(np.nanmean(values_R))
 
 
-def _total(result: Run, name: str) -> float:
+def _sum_curve(result: Run, name: str) -> float:
     """Compute the sum of a curve without its NaNs."""
     return float(np.nansum(result.curves[name]))
 
 
-def last_sent(epsilon_R: Array) -> int:
+def find_last_paid_round(epsilon_R: Array) -> int:
     """Find the last round, from 1, that has cost anything; 0 if none has.
 
     Args:
@@ -161,15 +174,15 @@ def last_sent(epsilon_R: Array) -> int:
     return int(np.flatnonzero(np.diff(epsilon_R, prepend=0.0)).max(initial=-1)) + 1
 
 
-def over_epsilon(study: Study) -> Table:
+def build_epsilon_table(study: Study) -> Table:
     """Build the table of scores by epsilon, a row for each setting and algorithm."""
     has_budgets = any(run.keys.get("privacy.epsilon", "null") != "null" for run in study.runs)
     deltas = ", ".join(dict.fromkeys(run.keys.get("privacy.delta", "") for run in study.runs))
     parts = {
-        ", ".join(setting_words(setting)) or "all runs": study.of(setting=setting)
+        ", ".join(format_setting(setting)) or "all runs": study.with_values(setting=setting)
         for setting in study.settings
     }
-    return algorithms_table(
+    return build_algorithms_table(
         study,
         "privacy",
         "Scores by epsilon",
@@ -179,28 +192,28 @@ def over_epsilon(study: Study) -> Table:
         f"{'Sends until: the last round that any client could pay for. ' * has_budgets}"
         "Best of each setting in bold.",
         (
-            StudyColumn("epsilon", cell=_epsilon),
-            *([StudyColumn("sends until", cell=_sends_until)] if has_budgets else []),
-            *map(measure_column, (FINAL_ARI, PA_LAST)),
+            StudyColumn("epsilon", cell=_build_epsilon_cell),
+            *([StudyColumn("sends until", cell=_build_last_round_cell)] if has_budgets else []),
+            *map(build_measure_column, (FINAL_ARI, PA_LAST)),
         ),
         parts,
         "setting",
     )
 
 
-def _sends_until(study: Study) -> Cell:
+def _build_last_round_cell(study: Study) -> Cell:
     """Build the cell of the last round that any client could pay for."""
     # A run without noise has NaN for epsilon, and no budget.
     epsilons = [result.curves["epsilon"] for result in study.finished]
-    rounds = [last_sent(epsilon_R) for epsilon_R in epsilons if not np.isnan(epsilon_R).any()]
+    rounds = [find_last_paid_round(epsilon_R) for epsilon_R in epsilons if not np.isnan(epsilon_R).any()]
     return Cell(str(max(rounds)), max(rounds), count=len(rounds)) if rounds else Cell(NONE)
 
 
-def _epsilon(study: Study) -> Cell:
+def _build_epsilon_cell(study: Study) -> Cell:
     """Build the cell of the largest epsilon of any run."""
     if not study.finished:
         return Cell() if study.runs else Cell(ABSENT)
-    epsilons = scores_by_seed(study, EPSILON).values()
+    epsilons = read_scores_by_seed(study, EPSILON).values()
     if not epsilons:
         return Cell(NONE, inf)
     return Cell("∞" if isinf(max(epsilons)) else f"{max(epsilons):.3g}", max(epsilons), count=len(epsilons))

@@ -25,7 +25,7 @@ CAPTION = (
 )
 
 
-def epochs_table(name: str, epochs: Mapping[str, Array], most: int | None = None) -> Table:
+def build_epochs_table(name: str, epochs: Mapping[str, Array], max_rows: int | None = None) -> Table:
     """Build a table with a row for each epoch; with `most` rows at most, evenly chosen, and the last.
 
     `epochs` has the columns of `COLUMNS` and `epoch`, each of shape (E,).
@@ -36,11 +36,11 @@ def epochs_table(name: str, epochs: Mapping[str, Array], most: int | None = None
         del shown["update_l2_state"]
     last = len(epochs["epoch"]) - 1
     # The last epoch is always a row, so the others share what is left of `most`.
-    step = 1 if most is None else max(1, ceil(last / (most - 1)))
+    step = 1 if max_rows is None else max(1, ceil(last / (max_rows - 1)))
     rows = tuple(
         Row(
             str(int(epochs["epoch"][place])),
-            tuple(cell(float(epochs[column][place]), kind) for column, (_, kind) in shown.items()),
+            tuple(build_cell(float(epochs[column][place]), kind) for column, (_, kind) in shown.items()),
         )
         for place in [*range(0, last, step), last]
     )
@@ -54,6 +54,6 @@ def epochs_table(name: str, epochs: Mapping[str, Array], most: int | None = None
     )
 
 
-def cell(value: float, kind: str) -> Cell:
+def build_cell(value: float, kind: str) -> Cell:
     """Build the cell of a number in the format `kind`; NaN is a dash."""
     return Cell(NONE) if np.isnan(value) else Cell(f"{value:{kind}}", value)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
-from fedgrid.redaction import csv_text, in_markdown
+from fedgrid.redaction import escape_markdown, format_csv
 from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Row, Table
 
 LATEX = {
@@ -27,16 +27,19 @@ LATEX = {
 def to_markdown(table: Table) -> str:
     """Format a GitHub Markdown table below its caption, sections as bold rows, notes as a list below."""
     heading = [
-        in_markdown(table.corner),
-        *(_add_marks(in_markdown(column.heading), column.notes, _raise) for column in table.columns),
+        escape_markdown(table.corner),
+        *(
+            _add_marks(escape_markdown(column.heading), column.notes, _raise_in_markdown)
+            for column in table.columns
+        ),
     ]
     lines: list[Sequence[str]] = []
-    for section, rows in _sections(table):
+    for section, rows in _group_sections(table):
         if section:
-            lines.append([f"**{in_markdown(section)}**", *[""] * len(table.columns)])
+            lines.append([f"**{escape_markdown(section)}**", *[""] * len(table.columns)])
         for row in rows:
-            name = _add_marks(in_markdown(row.name), row.notes, _raise)
-            lines.append([name, *(_markdown_cell(cell) for cell in row.cells)])
+            name = _add_marks(escape_markdown(row.name), row.notes, _raise_in_markdown)
+            lines.append([name, *(_format_markdown_cell(cell) for cell in row.cells)])
     # A rule of Markdown has three dashes at least.
     widths = [max(3, *(len(line[index]) for line in [heading, *lines])) for index in range(len(heading))]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
@@ -44,8 +47,10 @@ def to_markdown(table: Table) -> str:
         "| " + " | ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) + " |"
         for line in [heading, rule, *lines]
     )
-    notes = "".join(f"- {_raise(key)} {in_markdown(text)}\n" for key, text in table.notes.items())
-    return f"**{in_markdown(table.title)}.** {in_markdown(table.caption)}\n\n{grid}\n" + (
+    notes = "".join(
+        f"- {_raise_in_markdown(key)} {escape_markdown(text)}\n" for key, text in table.notes.items()
+    )
+    return f"**{escape_markdown(table.title)}.** {escape_markdown(table.caption)}\n\n{grid}\n" + (
         f"\n{notes}" if notes else ""
     )
 
@@ -53,14 +58,14 @@ def to_markdown(table: Table) -> str:
 def to_latex(table: Table) -> str:
     """Format a `table` environment for a document that uses booktabs; its label is `tab:<name>`."""
     body: list[str] = []
-    for section, rows in _sections(table):
+    for section, rows in _group_sections(table):
         if section:
             title = rf"\multicolumn{{{len(table.columns) + 1}}}{{l}}{{\textit{{{escape_latex(section)}}}}} \\"
             body += [*([r"\midrule"] if body else []), title]
         for row in rows:
-            name = _add_marks(escape_latex(row.name), row.notes, _superscript)
-            body.append(_line([name, *(_latex_cell(cell) for cell in row.cells)]))
-    notes = [rf"\par {_superscript(key)}~{escape_latex(text)}" for key, text in table.notes.items()]
+            name = _add_marks(escape_latex(row.name), row.notes, _raise_in_latex)
+            body.append(_join_latex_cells([name, *(_format_latex_cell(cell) for cell in row.cells)]))
+    notes = [rf"\par {_raise_in_latex(key)}~{escape_latex(text)}" for key, text in table.notes.items()]
     return "\n".join(
         [
             r"\begin{table}[htbp]",
@@ -71,7 +76,7 @@ def to_latex(table: Table) -> str:
             r"\setlength{\tabcolsep}{3pt}",
             rf"\begin{{tabular}}{{l{'r' * len(table.columns)}}}",
             r"\toprule",
-            *_latex_heading(table),
+            *_format_latex_heading(table),
             r"\midrule",
             *body,
             r"\bottomrule",
@@ -95,42 +100,42 @@ def to_csv(table: Table) -> str:
     parts = [
         part
         for index, column in enumerate(table.columns)
-        for part in _csv_columns(column.heading, [row.cells[index] for row in table.rows])
+        for part in _list_csv_columns(column.heading, [row.cells[index] for row in table.rows])
     ]
     names = [[row.section, row.name] if has_sections else [row.name] for row in table.rows]
     corner = [table.part, table.corner] if has_sections else [table.corner]
     lines = ([*name, *(values[index] for _, values in parts)] for index, name in enumerate(names))
-    return csv_text([[*corner, *(heading for heading, _ in parts)], *lines])
+    return format_csv([[*corner, *(heading for heading, _ in parts)], *lines])
 
 
-def _csv_columns(heading: str, cells: Sequence[Cell]) -> Iterator[tuple[str, list[str]]]:
+def _list_csv_columns(heading: str, cells: Sequence[Cell]) -> Iterator[tuple[str, list[str]]]:
     """Yield a column's values, and those further columns of which any cell has a number."""
-    yield heading, [_csv_value(cell) for cell in cells]
+    yield heading, [_format_csv_value(cell) for cell in cells]
     if any(cell.spread is not None for cell in cells):
-        yield f"{heading} spread", [_full(cell.spread) for cell in cells]
+        yield f"{heading} spread", [_format_full_digits(cell.spread) for cell in cells]
     if any(cell.count > 1 for cell in cells):
         yield f"{heading} count", [str(cell.count) if cell.count else "" for cell in cells]
     if any(cell.seeds > 1 for cell in cells):
         yield f"{heading} seeds", [str(cell.seeds) if cell.seeds else "" for cell in cells]
     if any(cell.reference is not None for cell in cells):
-        yield f"{heading} reference", [_full(cell.reference) for cell in cells]
+        yield f"{heading} reference", [_format_full_digits(cell.reference) for cell in cells]
     if any(cell.p is not None for cell in cells):
-        yield f"{heading} p", [_full(cell.p) for cell in cells]
+        yield f"{heading} p", [_format_full_digits(cell.p) for cell in cells]
 
 
-def _csv_value(cell: Cell) -> str:
+def _format_csv_value(cell: Cell) -> str:
     """Format a cell's number in full digits; its text if it has none, empty for a dash."""
     if cell.value is not None:
-        return _full(cell.value)
+        return _format_full_digits(cell.value)
     return "" if cell.text == ABSENT or cell.text.startswith(NONE) else cell.text
 
 
-def _full(value: float | None) -> str:
+def _format_full_digits(value: float | None) -> str:
     """Format a number in all digits that tell it from others; empty for None."""
     return "" if value is None else repr(float(value))
 
 
-def _sections(table: Table) -> Iterable[tuple[str, Iterator[Row]]]:
+def _group_sections(table: Table) -> Iterable[tuple[str, Iterator[Row]]]:
     """Group neighbouring rows of the same section."""
     return groupby(table.rows, key=lambda row: row.section)
 
@@ -140,27 +145,27 @@ def _add_marks(text: str, notes: Sequence[str], raised: Callable[[str], str]) ->
     return text + (raised(", ".join(notes)) if notes else "")
 
 
-def _markdown_cell(cell: Cell) -> str:
+def _format_markdown_cell(cell: Cell) -> str:
     """Format a cell in Markdown, bold and with its notes."""
-    text = in_markdown(cell.text)
-    return _add_marks(f"**{text}**" if cell.bold else text, cell.notes, _raise)
+    text = escape_markdown(cell.text)
+    return _add_marks(f"**{text}**" if cell.bold else text, cell.notes, _raise_in_markdown)
 
 
-def _raise(keys: str) -> str:
+def _raise_in_markdown(keys: str) -> str:
     """Format the keys of notes as a superscript in Markdown."""
     return f"<sup>{keys}</sup>"
 
 
-def _latex_cell(cell: Cell) -> str:
+def _format_latex_cell(cell: Cell) -> str:
     """Format a cell in LaTeX, bold and with its notes."""
     # In text LaTeX sets - as a hyphen: a minus before a number needs math mode.
     text = re.sub(r"(?<![^ ])-(?=\d)", "$-$", escape_latex(cell.text))
-    return _add_marks(rf"\textbf{{{text}}}" if cell.bold else text, cell.notes, _superscript)
+    return _add_marks(rf"\textbf{{{text}}}" if cell.bold else text, cell.notes, _raise_in_latex)
 
 
-def _latex_heading(table: Table) -> Iterator[str]:
+def _format_latex_heading(table: Table) -> Iterator[str]:
     """Yield the lines of the heading: groups of columns with rules below, then their names."""
-    names = [_add_marks(escape_latex(column.name), column.notes, _superscript) for column in table.columns]
+    names = [_add_marks(escape_latex(column.name), column.notes, _raise_in_latex) for column in table.columns]
     corner = escape_latex(table.corner)
     if any(column.group for column in table.columns):
         # Neighbours only: columns of one group that are apart would need two spans of the same name.
@@ -172,19 +177,19 @@ def _latex_heading(table: Table) -> Iterator[str]:
             for (name, width), start in zip(groups, starts, strict=True)
             if name
         ]
-        yield _line(["", *spans])
+        yield _join_latex_cells(["", *spans])
         yield " ".join(rules)
-    yield _line([corner, *names])
+    yield _join_latex_cells([corner, *names])
 
 
-def _line(cells: Sequence[str]) -> str:
+def _join_latex_cells(cells: Sequence[str]) -> str:
     """Join cells to a row of LaTeX."""
     # After the end of a row, LaTeX takes [ and * for its argument.
     guard = "{}" if cells[0].startswith(("[", "*")) else ""
     return guard + " & ".join(cells) + r" \\"
 
 
-def _superscript(keys: str) -> str:
+def _raise_in_latex(keys: str) -> str:
     """Format the keys of notes as a superscript in LaTeX."""
     return rf"\textsuperscript{{{escape_latex(keys)}}}"
 

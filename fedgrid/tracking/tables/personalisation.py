@@ -9,8 +9,13 @@ from math import isnan
 
 from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.measures import Measure, last_round, mean_over_rounds
-from fedgrid.tracking.scoring.study import Study, require_one
-from fedgrid.tracking.tables.cells import StudyColumn, algorithms_table, coverage, measure_column
+from fedgrid.tracking.scoring.study import Study, require_one_value
+from fedgrid.tracking.tables.cells import (
+    StudyColumn,
+    build_algorithms_table,
+    build_measure_column,
+    describe_coverage,
+)
 from fedgrid.tracking.tables.table import Table
 
 # The headings of Figure 2 and of the text; PBA is in the authors' results only.
@@ -30,13 +35,13 @@ RIGHT = {
     "gap": "learning_gap",
     "pers. recall": "personalised_balanced_accuracy",
 }
-OF_PROBABILITIES = {
+PROBABILITY_SCORES = {
     "pers. AUC": "personalised_auc",
     "gen. AUC": "generalised_auc",
     "pers. ECE": "personalised_ece",
     "gen. ECE": "generalised_ece",
 }
-OF_NUMBERS = {
+NUMBER_SCORES = {
     "pers. R2": "personalised_r2",
     "median R2": "personalised_r2_median",
     "pooled R2": "personalised_r2_pooled",
@@ -49,9 +54,9 @@ SPANS: Mapping[str, Callable[[str, str], Measure]] = {MEAN: mean_over_rounds, LA
 """Group of columns -> the measure of a curve."""
 
 
-def published_personalisation(study: Study) -> Table:
+def build_published_personalisation_table(study: Study) -> Table:
     """Build the table of scores in the conventions of Figure 2 of the OCFL journal paper."""
-    return _table(
+    return _build_dataset_table(
         study,
         PUBLISHED,
         "personalisation-published",
@@ -60,13 +65,13 @@ def published_personalisation(study: Study) -> Table:
         "set. GF1 and GA: F1 and accuracy of the locally trained model, before aggregation, on the server's "
         "test set; in round 1 of the initial model. F1 is over the union of true and predicted classes. gap: "
         "mean over clients of |PA - GA|. PBA: mean recall over the client's own classes. Means over clients "
-        f"and scenarios; best of a column in bold. {untested(study)}".rstrip(),
+        f"and scenarios; best of a column in bold. {describe_missing_tests(study)}".rstrip(),
     )
 
 
-def personalisation(study: Study) -> Table:
+def build_personalisation_table(study: Study) -> Table:
     """Build the table of scores of the clusters' models, F1 over the classes in the test set."""
-    return _table(
+    return _build_dataset_table(
         study,
         RIGHT,
         "personalisation",
@@ -77,26 +82,26 @@ def personalisation(study: Study) -> Table:
     )
 
 
-def probabilities(study: Study) -> Table:
+def build_probabilities_table(study: Study) -> Table:
     """Build the table of AUC and expected calibration error of the clusters' models."""
-    return _table(
+    return _build_dataset_table(
         study,
-        OF_PROBABILITIES,
+        PROBABILITY_SCORES,
         "probabilities",
         "AUC and calibration",
         "Of the cluster's model after aggregation, personalised on the client's own test set, generalised on "
         "the server's. AUC: area under the ROC curve of a class against the rest, mean over the classes in "
         "the test set; none of a test set of one class. ECE: expected calibration error, 15 bins (Guo et al. "
         "2017). Means over clients and scenarios; best of a column in bold."
-        f" {coverage(study, 'personalised_auc')}".rstrip(),
+        f" {describe_coverage(study, 'personalised_auc')}".rstrip(),
     )
 
 
-def predicted(study: Study) -> Table:
+def build_predictions_table(study: Study) -> Table:
     """Build the table of R2 and mean squared error of the clusters' models, of numbers to predict."""
-    return _table(
+    return _build_dataset_table(
         study,
-        OF_NUMBERS,
+        NUMBER_SCORES,
         "predicted",
         "Predicted numbers",
         "Of the cluster's model after aggregation, personalised on the client's own test set, generalised on "
@@ -104,19 +109,20 @@ def predicted(study: Study) -> Table:
         "numbers. Median R2: of the clients' personalised R2. Pooled R2: over all clients' own test sets as "
         "one set. MSE: mean squared error, in units of the variance of the numbers that clients train on. "
         "Means over clients, but for these two, and scenarios; best of a column in bold."
-        f" {coverage(study, 'personalised_r2')}".rstrip(),
+        f" {describe_coverage(study, 'personalised_r2')}".rstrip(),
     )
 
 
-def untested(study: Study) -> str:
+def describe_missing_tests(study: Study) -> str:
     """Describe which runs lack the tests behind the published GF1, GA and gap; empty without any."""
     runs = study.finished
     untested = sum(isnan(result.last(PUBLISHED["GF1"])) for result in runs)
     # Such a run has last values, but no published means, which are over all rounds.
     tested_once = sum(isnan(result.mean(PUBLISHED["GF1"])) for result in runs) - untested
     return " ".join(
-        f"No {what} of {count} of {len(runs)} finished runs: they {why} (set evaluation.local_server: true)."
-        for count, what, why in (
+        f"No {what} of {count} of {len(runs)} finished runs: they {cause} (set evaluation.local_server: "
+        "true)."
+        for count, what, cause in (
             (untested, "GF1, GA and gap", "did not test local models on the server's set"),
             (tested_once, "means of GF1, GA and gap", "tested local models there in the last round only"),
         )
@@ -124,34 +130,38 @@ def untested(study: Study) -> str:
     )
 
 
-def _table(study: Study, curves: Mapping[str, str], name: str, title: str, caption: str) -> Table:
+def _build_dataset_table(
+    study: Study, curves: Mapping[str, str], name: str, title: str, caption: str
+) -> Table:
     """Build a table of curves with a section for each data set, and one for all if there are several."""
-    parts = {dataset: study.of(dataset=dataset) for dataset in study.datasets}
+    parts = {dataset: study.with_values(dataset=dataset) for dataset in study.datasets}
     if len(parts) > 1:
         # With one data set this would repeat the section above it.
         parts["all scenarios"] = study
     name = f"{name}-{study.datasets[0]}" if len(parts) == 1 else name
-    return algorithms_table(study, name, title, caption, _span_columns(curves), parts)
+    return build_algorithms_table(study, name, title, caption, _build_span_columns(curves), parts)
 
 
-def _span_columns(curves: Mapping[str, str]) -> Iterator[StudyColumn]:
+def _build_span_columns(curves: Mapping[str, str]) -> Iterator[StudyColumn]:
     """Build the columns of curves by their headings: their means over the rounds, then their last values."""
-    for span, measure_of in SPANS.items():
-        yield from (measure_column(measure_of(name, curve), group=span) for name, curve in curves.items())
+    for span, build_measure in SPANS.items():
+        yield from (
+            build_measure_column(build_measure(name, curve), group=span) for name, curve in curves.items()
+        )
 
 
 FAIRNESS = {"worst client": "worst_client_accuracy", "Jain": "jain_index", "gap in loss": "learning_gap_loss"}
 """Heading -> curve of `tracking.scoring.scores.curves`."""
 
 
-def fairness(study: Study) -> Table:
+def build_fairness_table(study: Study) -> Table:
     """Build the table of clients served worst, and the sizes of clusters, with a row for each algorithm.
 
     Raises:
         ValueError: if the study has several data sets.
     """
-    (dataset,) = require_one(study, "dataset")
-    return algorithms_table(
+    (dataset,) = require_one_value(study, "dataset")
+    return build_algorithms_table(
         study,
         f"fairness-{dataset}",
         f"Fairness and sizes of clusters: {dataset}",
@@ -164,10 +174,10 @@ def fairness(study: Study) -> Table:
         (
             # The worst of many clients is worse by chance alone: grids of different sizes are compared by a
             # tenth.
-            *_span_columns({"worst tenth": "worst_tenth_accuracy", **FAIRNESS}),
-            measure_column(measures.CLUSTERS, "clusters", "last partition"),
-            measure_column(measures.SMALLEST_CLUSTER, "smallest", "last partition"),
-            measure_column(measures.CLIENTS_ALONE, "clients alone", "last partition"),
+            *_build_span_columns({"worst tenth": "worst_tenth_accuracy", **FAIRNESS}),
+            build_measure_column(measures.CLUSTERS, "clusters", "last partition"),
+            build_measure_column(measures.SMALLEST_CLUSTER, "smallest", "last partition"),
+            build_measure_column(measures.CLIENTS_ALONE, "clients alone", "last partition"),
         ),
     )
 
@@ -198,22 +208,22 @@ DEFINITIONS_CAPTION = (
 )
 
 
-def definitions(study: Study) -> Table:
+def build_definitions_table(study: Study) -> Table:
     """Build a table with a row for each algorithm and a column for each definition that any run recorded.
 
     Raises:
         ValueError: if the study has several data sets.
     """
-    (dataset,) = require_one(study, "dataset")
-    return algorithms_table(
+    (dataset,) = require_one_value(study, "dataset")
+    return build_algorithms_table(
         study,
         f"definitions-{dataset}",
         f"Accuracy by each paper's definition: {dataset}",
         DEFINITIONS_CAPTION,
         (
-            measure_column(measure, group=paper)
+            build_measure_column(measure, group=paper)
             for paper, own_scores in DEFINITIONS.items()
-            for measure in measures.choose_recorded(study, own_scores)
+            for measure in measures.select_recorded(study, own_scores)
         ),
     )
 
@@ -233,29 +243,29 @@ DISTURBANCES: Mapping[str, tuple[Measure, ...]] = {
     "held-out clients": (last_round("pers. acc.", "held_out_accuracy"),),
 }
 """Kind of clients -> their scores."""
-OF_ALL = (
+ALL_CLIENTS_SCORES = (
     last_round("ARI", "ari"),
     last_round("pers. acc.", "personalised_accuracy"),
     last_round("gen. acc.", "generalised_accuracy"),
 )
 
 
-def disturbances(study: Study) -> Table | None:
+def build_disturbances_table(study: Study) -> Table | None:
     """Build the table of attackers, honest, moved and held-out clients; None without such clients.
 
     Raises:
         ValueError: if the study has several data sets.
     """
     columns = [
-        measure_column(measure, group=clients)
+        build_measure_column(measure, group=clients)
         for clients, own_scores in DISTURBANCES.items()
-        for measure in measures.choose_recorded(study, own_scores)
+        for measure in measures.select_recorded(study, own_scores)
     ]
     # Before the check for one data set: a grid without such clients may have several.
     if not columns:
         return None
-    (dataset,) = require_one(study, "dataset")
-    return algorithms_table(
+    (dataset,) = require_one_value(study, "dataset")
+    return build_algorithms_table(
         study,
         f"disturbances-{dataset}",
         f"Attackers, clients whose data move, held-out clients: {dataset}",
@@ -265,5 +275,5 @@ def disturbances(study: Study) -> Table | None:
         "found: that have done so in some round; rounds: from the move until then, mean over those found. "
         "Held-out clients never train, and are in no other number of the report. "
         "Means over scenarios; best of a column in bold.",
-        (*(measure_column(measure, group="all clients") for measure in OF_ALL), *columns),
+        (*(build_measure_column(measure, group="all clients") for measure in ALL_CLIENTS_SCORES), *columns),
     )

@@ -5,8 +5,8 @@ from math import isnan
 
 from fedgrid.tracking.scoring.paired_tests import ALPHA, LEAST_DIFFERENCES, LEVEL, Pair, SignedRanks
 from fedgrid.tracking.scoring.statistics import Comparison
-from fedgrid.tracking.scoring.study import slug
-from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, fixed
+from fedgrid.tracking.scoring.study import format_slug
+from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, format_fixed
 
 LEAST_P = 0.001
 """Smaller p-values are printed as `<0.001`."""
@@ -19,7 +19,7 @@ EFFECT = (
 EFFECT_COLUMNS = ("effect", "low", "high")
 
 
-def significance(comparison: Comparison) -> Table:
+def build_significance_table(comparison: Comparison) -> Table:
     """Build the table of ranks and p-values of pairs, best rank first.
 
     The better of each pair is marked.
@@ -32,23 +32,23 @@ def significance(comparison: Comparison) -> Table:
         Row(
             name,
             (
-                rank_cell(rank),
-                *(_p_of(pairs.get(frozenset((name, other))), name) for other in names),
+                build_rank_cell(rank),
+                *(_build_pair_cell(pairs.get(frozenset((name, other))), name) for other in names),
             ),
         )
         for name, rank in zip(comparison.algorithms, comparison.ranks, strict=True)
     )
     words = [
-        f"Average rank (1 is best) by {comparison.measure}, {comparison.where}.",
+        f"Average rank (1 is best) by {comparison.measure}, {comparison.scope}.",
         "Columns of algorithms: two-sided exact p of Wilcoxon's signed-rank test of each pair after Holm's "
         f"correction; bold below {ALPHA}, with + if the row is better in this pair and - if the column is."
         if names
         else "",
-        *_friedman(comparison),
+        *_describe_friedman(comparison),
         *comparison.remarks,
     ]
     return Table(
-        f"significance-{slug(comparison.measure)}",
+        f"significance-{format_slug(comparison.measure)}",
         f"Significance of differences: {comparison.measure}",
         " ".join(word for word in (words if rows else comparison.remarks) if word),
         tuple(map(Column, ("rank", *names))),
@@ -57,12 +57,12 @@ def significance(comparison: Comparison) -> Table:
     )
 
 
-def effects(comparison: Comparison) -> Table:
+def build_effects_table(comparison: Comparison) -> Table:
     """Build the table of pairs, the better rank first: wins, size of the difference, its interval and p."""
     over_datasets = comparison.num_datasets > 0
-    words = [*_effect_words(comparison), *_friedman(comparison), *comparison.remarks]
+    words = [*_describe_effects(comparison), *_describe_friedman(comparison), *comparison.remarks]
     return Table(
-        f"effects-{slug(comparison.measure)}",
+        f"effects-{format_slug(comparison.measure)}",
         f"Size of differences: {comparison.measure}",
         " ".join(words),
         (
@@ -79,9 +79,9 @@ def effects(comparison: Comparison) -> Table:
                         Cell(str(number), float(number))
                         for number in (pair.test.better, pair.test.equal, pair.test.worse)
                     ),
-                    *effect(pair.test),
-                    _p(pair.p),
-                    *([_p(pair.p_datasets)] if over_datasets else []),
+                    *build_effect_cells(pair.test),
+                    _build_p_cell(pair.p),
+                    *([_build_p_cell(pair.p_datasets)] if over_datasets else []),
                 ),
                 f"{pair.one} against",
             )
@@ -92,12 +92,12 @@ def effects(comparison: Comparison) -> Table:
     )
 
 
-def _effect_words(comparison: Comparison) -> Iterator[str]:
+def _describe_effects(comparison: Comparison) -> Iterator[str]:
     """Yield the sentences of the caption on wins, effects and both kinds of p."""
     if not comparison.pairs:
         return
     yield (
-        f"By {comparison.measure}, {comparison.where}: in how many the first algorithm is better, equal and "
+        f"By {comparison.measure}, {comparison.scope}: in how many the first algorithm is better, equal and "
         f"worse. {EFFECT}"
     )
     yield (
@@ -112,43 +112,43 @@ def _effect_words(comparison: Comparison) -> Iterator[str]:
     yield f"After Holm's correction; bold below {ALPHA}."
 
 
-def effect(test: SignedRanks) -> tuple[Cell, ...]:
+def build_effect_cells(test: SignedRanks) -> tuple[Cell, ...]:
     """Build the cells of `EFFECT_COLUMNS`."""
-    return tuple(Cell(fixed(value, 2), value) for value in (test.effect, *test.interval))
+    return tuple(Cell(format_fixed(value, 2), value) for value in (test.effect, *test.interval))
 
 
-def _friedman(comparison: Comparison) -> list[str]:
+def _describe_friedman(comparison: Comparison) -> list[str]:
     """Describe the results of Friedman's tests, over scenarios and over data sets."""
     words = []
     if comparison.friedman_p is not None:
-        words.append(f"Friedman's test of all algorithms: p {p_text(comparison.friedman_p, 'is ')}.")
+        words.append(f"Friedman's test of all algorithms: p {format_p(comparison.friedman_p, 'is ')}.")
     if comparison.friedman_p_datasets is not None:
-        p = p_text(comparison.friedman_p_datasets, "is ")
+        p = format_p(comparison.friedman_p_datasets, "is ")
         words.append(f"Over the means of the {comparison.num_datasets} data sets: p {p}.")
     return words
 
 
-def _p_of(pair: Pair | None, row: str) -> Cell:
+def _build_pair_cell(pair: Pair | None, row: str) -> Cell:
     """Build the cell of a pair in the row of one of its two, a dash on the diagonal."""
-    cell = _p(pair.p if pair else None)
+    cell = _build_p_cell(pair.p if pair else None)
     if pair is None or not cell.bold:
         return cell
     is_better = (pair.test.effect > 0) == (pair.one == row)
     return Cell(f"{cell.text} {'+' if is_better else '-'}", cell.value, bold=True)
 
 
-def rank_cell(rank: float | None, num_scenarios: int = 0) -> Cell:
+def build_rank_cell(rank: float | None, num_scenarios: int = 0) -> Cell:
     """Build the cell of an average rank; a dash for none."""
     if rank is None or isnan(rank):
         return Cell(NONE)
-    return Cell(fixed(rank, 2), rank, count=num_scenarios)
+    return Cell(format_fixed(rank, 2), rank, count=num_scenarios)
 
 
-def _p(p: float | None) -> Cell:
+def _build_p_cell(p: float | None) -> Cell:
     """Build the cell of a p-value, bold if it is significant; a dash for none."""
-    return Cell(NONE) if p is None else Cell(p_text(p), p, bold=p < ALPHA)
+    return Cell(NONE) if p is None else Cell(format_p(p), p, bold=p < ALPHA)
 
 
-def p_text(p: float, otherwise: str = "") -> str:
+def format_p(p: float, otherwise: str = "") -> str:
     """Format p with three digits, or as `<0.001`; `otherwise` stands before the digits."""
-    return f"<{LEAST_P}" if p < LEAST_P else f"{otherwise}{fixed(p, 3)}"
+    return f"<{LEAST_P}" if p < LEAST_P else f"{otherwise}{format_fixed(p, 3)}"

@@ -16,7 +16,7 @@ NONE = "–"
 """Printed where the finished runs have no such number: no clustering, no score."""
 ABSENT = "·"
 """Printed where the grid has no run."""
-FAR = "*"
+FAR_NOTE = "*"
 """The key of the note for a number far from its reference; it comes before the lettered notes."""
 
 Tone = Literal["", "better", "worse", "partial"]
@@ -95,23 +95,23 @@ class Table:
     def _repr_html_(self) -> str:
         """Format the table for a cell of a notebook; a report's page has more."""
         names = [column.heading for column in self.columns]
-        lines = [_html_row("th", [self.corner, *names])]
+        lines = [_format_html_row("th", [self.corner, *names])]
         section = ""
         for row in self.rows:
             if row.section != section:
-                lines.append(_html_row("th", [row.section, *[""] * len(names)]))
+                lines.append(_format_html_row("th", [row.section, *[""] * len(names)]))
                 section = row.section
-            lines.append(_html_row("td", [row.name, *(cell.text for cell in row.cells)]))
+            lines.append(_format_html_row("td", [row.name, *(cell.text for cell in row.cells)]))
         title = f"<b>{escape(self.title)}</b>. {escape(self.caption)}"
         return f"<p>{title}</p><table>{''.join(lines)}</table>"
 
 
-def _html_row(kind: str, texts: Sequence[str]) -> str:
+def _format_html_row(kind: str, texts: Sequence[str]) -> str:
     """Format a row of HTML with escaped texts."""
     return "<tr>" + "".join(f"<{kind}>{escape(text)}</{kind}>" for text in texts) + "</tr>"
 
 
-def number(values: Sequence[float], *, expected: int = 1, digits: int = 2) -> Cell:
+def build_seed_mean_cell(values: Sequence[float], *, expected: int = 1, digits: int = 2) -> Cell:
     """Build the cell of a mean over seeds.
 
     NaN among the values is a missing score; if all are NaN the cell is a dash. A mean of fewer values than
@@ -126,13 +126,17 @@ def number(values: Sequence[float], *, expected: int = 1, digits: int = 2) -> Ce
     if not values:
         return Cell()
     if not numbers:
-        return dash(expected=expected, finished=len(values))
+        return build_dash_cell(expected=expected, finished=len(values))
     spread = float(np.std(numbers, ddof=1)) if len(numbers) > 1 else None
     count = len(numbers)
-    return mean(float(np.mean(numbers)), spread, count=count, expected=expected, seeds=count, digits=digits)
+    return build_mean_cell(
+        float(np.mean(numbers)), spread, count=count, expected=expected, seeds=count, digits=digits
+    )
 
 
-def mean(value: float, spread: float | None, *, count: int, expected: int, seeds: int, digits: int) -> Cell:
+def build_mean_cell(
+    value: float, spread: float | None, *, count: int, expected: int, seeds: int, digits: int
+) -> Cell:
     """Build the cell of a mean: its text with spread, and with the count if values are missing.
 
     Args:
@@ -143,11 +147,13 @@ def mean(value: float, spread: float | None, *, count: int, expected: int, seeds
         seeds: number of seeds among them.
         digits: decimal digits of the text.
     """
-    text = fixed(value, digits) + (f" ± {fixed(spread, digits)}" if spread is not None else "")
+    text = format_fixed(value, digits) + (f" ± {format_fixed(spread, digits)}" if spread is not None else "")
     return _add_count(Cell(text, value, spread, count, seeds), count, expected)
 
 
-def median(values: Sequence[float], digits: int, printed: str | None = None, *, never: str = NONE) -> Cell:
+def build_median_cell(
+    values: Sequence[float], digits: int, printed: str | None = None, *, never: str = NONE
+) -> Cell:
     """Build the cell of a median over the runs that have a value.
 
     A median of whole numbers that is none has a digit.
@@ -165,7 +171,7 @@ def median(values: Sequence[float], digits: int, printed: str | None = None, *, 
     middle = float(np.median(numbers)) if numbers else np.inf
     text = never if numbers else NONE
     if np.isfinite(middle):
-        text = fixed(middle, 0 if digits == 0 and middle.is_integer() else max(digits, 1))
+        text = format_fixed(middle, 0 if digits == 0 and middle.is_integer() else max(digits, 1))
     return Cell(
         (text if printed is None else f"{text} / {printed or NONE}") if values else "",
         middle if np.isfinite(middle) else None,
@@ -174,12 +180,12 @@ def median(values: Sequence[float], digits: int, printed: str | None = None, *, 
     )
 
 
-def dash(value: float | None = None, *, expected: int, finished: int) -> Cell:
+def build_dash_cell(value: float | None = None, *, expected: int, finished: int) -> Cell:
     """Build the cell of a number that the finished runs do not have; csv files show `value` for it."""
     return _add_count(Cell(NONE, value, count=finished), finished, expected)
 
 
-def share(part: int, finished: int, expected: int) -> Cell:
+def build_share_cell(part: int, finished: int, expected: int) -> Cell:
     """Build the cell of a count among the finished runs: `31/40`, or `31/38 of 40` if two are missing."""
     if not finished:
         return Cell()
@@ -187,7 +193,7 @@ def share(part: int, finished: int, expected: int) -> Cell:
     return cell if finished >= expected else replace(cell, text=f"{cell.text} of {expected}", tone="partial")
 
 
-def embolden(cells: Sequence[Cell], *, highest: bool = True) -> tuple[Cell, ...]:
+def embolden_best(cells: Sequence[Cell], *, highest: bool = True) -> tuple[Cell, ...]:
     """Set the best cells in bold, and with them all that have the same printed text.
 
     Dashes are not compared. No cell is bold while a cell, or a part of its mean, has no result yet.
@@ -202,21 +208,21 @@ def embolden(cells: Sequence[Cell], *, highest: bool = True) -> tuple[Cell, ...]
         return tuple(cells)
     best = (max if highest else min)(values, key=lambda index: values[index])
     # By the printed text without its spread: two means that a reader sees as equal are both the best.
-    printed = [cell.text.split(" ")[0] for cell in cells]
+    printed_texts = [cell.text.split(" ")[0] for cell in cells]
     return tuple(
-        replace(cell, bold=index in values and printed[index] == printed[best])
+        replace(cell, bold=index in values and printed_texts[index] == printed_texts[best])
         for index, cell in enumerate(cells)
     )
 
 
-def bold_best(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
+def embolden_columns(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
     """Set the best of each column in bold, by section; nothing without columns."""
     bold: list[Row] = []
     for members in group_by(rows if columns else (), attrgetter("section")).values():
         compared = [row for row in members if not row.is_reference]
         by_column = zip(*(row.cells for row in compared), strict=True)
         chosen = [
-            cells if column.highest is None else embolden(cells, highest=column.highest)
+            cells if column.highest is None else embolden_best(cells, highest=column.highest)
             for cells, column in zip(by_column, columns, strict=bool(compared))
         ]
         # References are not compared, but stay in their places between the other rows.
@@ -240,20 +246,20 @@ def letter_notes(table: Table) -> Table:
     )
     # A note on a number far from its reference comes first: `*` sorts before all letters.
     letters = iter(ascii_lowercase)
-    names = {key: key if key == FAR else next(letters) for key in mentioned}
+    names = {key: key if key == FAR_NOTE else next(letters) for key in mentioned}
 
-    def renamed(notes: tuple[str, ...]) -> tuple[str, ...]:
+    def rename_notes(notes: tuple[str, ...]) -> tuple[str, ...]:
         """Rename the keys of one cell's notes, in the order of the letters."""
         return tuple(sorted(names[key] for key in notes))
 
     return replace(
         table,
-        columns=tuple(replace(column, notes=renamed(column.notes)) for column in table.columns),
+        columns=tuple(replace(column, notes=rename_notes(column.notes)) for column in table.columns),
         rows=tuple(
             replace(
                 row,
-                notes=renamed(row.notes),
-                cells=tuple(replace(cell, notes=renamed(cell.notes)) for cell in row.cells),
+                notes=rename_notes(row.notes),
+                cells=tuple(replace(cell, notes=rename_notes(cell.notes)) for cell in row.cells),
             )
             for row in table.rows
         ),
@@ -261,16 +267,16 @@ def letter_notes(table: Table) -> Table:
     )
 
 
-def fixed(value: float, digits: int) -> str:
+def format_fixed(value: float, digits: int) -> str:
     """Format a number with this many decimals, halves rounded away from zero (0.345 is 0.35), never -0.00."""
     # From the shortest decimal text, as the papers round: in binary 0.345 is a bit less than it looks.
     rounded = Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
     return str(abs(rounded) if rounded.is_zero() else rounded)
 
 
-def signed(value: float, digits: int) -> str:
-    """Format a number as `fixed` does, with a plus if it is printed as more than 0."""
-    text = fixed(value, digits)
+def format_signed(value: float, digits: int) -> str:
+    """Format a number as `format_fixed` does, with a plus if it is printed as more than 0."""
+    text = format_fixed(value, digits)
     return f"+{text}" if value > 0 and float(text) else text
 
 

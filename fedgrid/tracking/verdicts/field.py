@@ -18,16 +18,16 @@ from typing import Literal
 
 import numpy as np
 
-from fedgrid.tracking.arrays import Array, group_by, mean
-from fedgrid.tracking.scoring.paired_tests import average_ranks
+from fedgrid.tracking.arrays import Array, group_by, mean_without_nan
+from fedgrid.tracking.scoring.paired_tests import compute_average_ranks
 from fedgrid.tracking.scoring.statistics import Comparison, compare_scores
-from fedgrid.tracking.verdicts.outcomes import Block, Outcome, Place, Protocol, Told
+from fedgrid.tracking.verdicts.outcomes import Block, GroupKnowledge, Outcome, Place, Protocol
 
 BNC, FINE_TUNED = "fedavg", "FedAvg-FT"
 """One model for all, what clustering has to beat; and the same after fine-tuning."""
 SOLO = "solo"
 """Each client alone."""
-Number = Callable[[Outcome], float]
+OutcomeNumber = Callable[[Outcome], float]
 """Function that reads a number of an outcome; NaN where there is none."""
 
 
@@ -51,7 +51,7 @@ class Field:
 
     question: Question
     protocol: Protocol
-    told: Told
+    knowledge: GroupKnowledge
     """The class of the competitors."""
     outcomes: Mapping[str, Sequence[Outcome]]
     """Method -> its results in the families and seeds that every competitor has; of clustering, in families
@@ -73,7 +73,7 @@ class Field:
     def scores(self) -> dict[str, dict[Block, float]]:
         """Mean scores over seeds by method, then by block."""
         score = attrgetter(self.question.score)
-        return {method: block_means(own, score) for method, own in self.outcomes.items()}
+        return {method: average_by_block(own, score) for method, own in self.outcomes.items()}
 
     @property
     def blocks(self) -> list[Block]:
@@ -83,21 +83,21 @@ class Field:
     @property
     def labels(self) -> dict[Block, str]:
         """The names of `blocks`."""
-        return labels_of(self.blocks)
+        return label_blocks(self.blocks)
 
-    def scores_of(self, method: str) -> Array:
+    def stack_scores(self, method: str) -> Array:
         """Stack a competitor's scores in the order of `blocks`, shape (N,)."""
         return np.array([self.scores[method][block] for block in self.blocks])
 
     @property
-    def where(self) -> str:
+    def scope(self) -> str:
         """The number of blocks and seeds, in words."""
         least, most = self.comparison.seeds
         seeds = f"{most}" if least == most else f"{least} to {most}"
         families = "family" if len(self.blocks) == 1 else "families"
         return f"{len(self.blocks)} {families} (each the mean of {seeds} seed{'s' * (most > 1)})"
 
-    def label(self, method: str) -> str:
+    def format_label(self, method: str) -> str:
         """Format a method with the number of its families, if it lacks some."""
         count = len(self.scores[method])
         return method if count == len(self.blocks) else f"{method} ({count} of {len(self.blocks)} families)"
@@ -106,13 +106,13 @@ class Field:
         """Check whether a method competes in no class."""
         return self.outcomes[method][0].is_reference
 
-    def mean(self, method: str, number: Number) -> float:
+    def average_method(self, method: str, number: OutcomeNumber) -> float:
         """Compute the mean over families of a method's means over seeds; NaN where there is no number."""
-        return float(mean([*block_means(self.outcomes[method], number).values()]))
+        return float(mean_without_nan([*average_by_block(self.outcomes[method], number).values()]))
 
 
-def field_of(
-    outcomes: Iterable[Outcome], question: Question, protocol: Protocol, told: Told = ""
+def build_field(
+    outcomes: Iterable[Outcome], question: Question, protocol: Protocol, knowledge: GroupKnowledge = ""
 ) -> Field | None:
     """Build the field of a question's methods; None if no two competitors of the class share a block.
 
@@ -122,39 +122,41 @@ def field_of(
         outcomes: all results of the arena.
         question: `CLUSTERING` or `SERVING`.
         protocol: of the tests of clients.
-        told: the class that competes: what its methods get of the hidden groups, nothing by default.
+        knowledge: the class that competes: what its methods get of the hidden groups, nothing by default.
     """
     outcomes = tuple(outcomes)
     # By the runs of all families: a method that leaves some family whole still competes there.
-    clustering = clustering_methods(outcomes)
-    asked = [
+    clustering = find_clustering_methods(outcomes)
+    relevant = [
         outcome
         for outcome in outcomes
         if outcome.protocol == protocol and (question is SERVING or outcome.method in clustering)
     ]
     scored = [
         outcome
-        for outcome in asked
+        for outcome in relevant
         if (question is SERVING or outcome.has_groups) and not isnan(getattr(outcome, question.score))
     ]
-    rivals = [one for one in scored if one.told == told and not one.is_reference]
-    comparison = _compare(_in_common_datasets(rivals), question)
+    rivals = [one for one in scored if one.told == knowledge and not one.is_reference]
+    comparison = _compare_methods(_select_common_datasets(rivals), question)
     if not comparison.algorithms:
         return None
     by_method = group_by_method(scored)
     # Means over different families and seeds are not comparable: all rows use those of every competitor.
     shared = set.intersection(*({one.place for one in by_method[name]} for name in comparison.algorithms))
     by_method = group_by_method(one for one in scored if one.place in shared)
-    beside = [name for name in by_method if name not in comparison.algorithms]
+    unranked = [name for name in by_method if name not in comparison.algorithms]
     score = attrgetter(question.score)
     # By class of rows, then the best score first.
-    beside.sort(key=lambda name: (by_method[name][0].is_reference, -np.mean([*map(score, by_method[name])])))
-    order = [*comparison.algorithms, *beside]
+    unranked.sort(
+        key=lambda name: (by_method[name][0].is_reference, -np.mean([*map(score, by_method[name])]))
+    )
+    order = [*comparison.algorithms, *unranked]
     without_groups = group_by_method(
-        one for one in asked if question is CLUSTERING and not one.has_groups and one.method in order
+        one for one in relevant if question is CLUSTERING and not one.has_groups and one.method in order
     )
     in_order = {name: by_method[name] for name in order}
-    of_baseline: dict[str, tuple[str, Protocol]] = {
+    baseline_rows: dict[str, tuple[str, Protocol]] = {
         **{BNC: (BNC, protocol), SOLO: (SOLO, protocol)},
         # Under its own protocol in every field: the best that clients get without clusters, which harm is
         # measured by.
@@ -162,12 +164,12 @@ def field_of(
     }
     baselines = {
         name: {one.place: one for one in outcomes if (one.method, one.protocol) == row}
-        for name, row in of_baseline.items()
+        for name, row in baseline_rows.items()
     }
-    return Field(question, protocol, told, in_order, without_groups, comparison, baselines)
+    return Field(question, protocol, knowledge, in_order, without_groups, comparison, baselines)
 
 
-def _in_common_datasets(rivals: Sequence[Outcome]) -> list[Outcome]:
+def _select_common_datasets(rivals: Sequence[Outcome]) -> list[Outcome]:
     """Select the results of the methods that have one of each data set of which most methods have one.
 
     The others do not compete: with them all methods would lose these data sets.
@@ -179,13 +181,13 @@ def _in_common_datasets(rivals: Sequence[Outcome]) -> list[Outcome]:
     return [one for one in rivals if datasets[one.method] >= common]
 
 
-def _compare(outcomes: Iterable[Outcome], question: Question) -> Comparison:
+def _compare_methods(outcomes: Iterable[Outcome], question: Question) -> Comparison:
     """Compare methods by the question's score over blocks."""
     scores = {
         method: {one.place: getattr(one, question.score) for one in own}
         for method, own in group_by_method(outcomes).items()
     }
-    return compare_scores(scores, question.name, dataset_of=itemgetter(0))
+    return compare_scores(scores, question.name, find_dataset=itemgetter(0))
 
 
 def group_by_method(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
@@ -193,31 +195,31 @@ def group_by_method(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
     return group_by(outcomes, attrgetter("method"))
 
 
-def clustering_methods(outcomes: Iterable[Outcome]) -> set[str]:
+def find_clustering_methods(outcomes: Iterable[Outcome]) -> set[str]:
     """Find the methods that had two clusters in any run."""
     return {outcome.method for outcome in outcomes if outcome.clusters > 1}
 
 
-def block_means(outcomes: Iterable[Outcome], number: Number) -> dict[Block, float]:
+def average_by_block(outcomes: Iterable[Outcome], number: OutcomeNumber) -> dict[Block, float]:
     """Compute the mean over its seeds for each block, NaN if none of them has a number."""
     blocks = group_by(outcomes, attrgetter("block"))
-    return {block: float(mean([*map(number, own)])) for block, own in blocks.items()}
+    return {block: float(mean_without_nan([*map(number, own)])) for block, own in blocks.items()}
 
 
-def labels_of(blocks: Iterable[Block]) -> dict[Block, str]:
+def label_blocks(blocks: Iterable[Block]) -> dict[Block, str]:
     """Label each block by its family, with the data set if there are families of this name in several."""
     blocks = tuple(blocks)
     counts = Counter(family for _, family in set(blocks))
     return {block: f"{block[1]} ({block[0]})" if counts[block[1]] > 1 else block[1] for block in blocks}
 
 
-def ranks_without(field: Field) -> dict[str, dict[str, float]]:
+def rank_without_datasets(field: Field) -> dict[str, dict[str, float]]:
     """Compute the competitors' mean ranks without each data set; empty if there is one data set."""
 
     datasets = np.array([dataset for dataset, _ in field.blocks])
-    losses_SA = -np.stack([field.scores_of(name) for name in field.ranks], axis=1)
+    losses_SA = -np.stack([field.stack_scores(name) for name in field.ranks], axis=1)
     names = sorted(set(datasets.tolist())) if len(set(datasets.tolist())) > 1 else []
     return {
-        name: dict(zip(field.ranks, average_ranks(losses_SA[datasets != name]).tolist(), strict=True))
+        name: dict(zip(field.ranks, compute_average_ranks(losses_SA[datasets != name]).tolist(), strict=True))
         for name in names
     }

@@ -13,12 +13,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from fedgrid.tracking.figures.panels import LETTER, Margins, entries, name_rows, panels
-from fedgrid.tracking.figures.style import FAINT, GRID, PAGE, PaperFigure, Style, paper_style, styles
+from fedgrid.tracking.figures.panels import LETTER, Margins, build_legend_entries, create_panels, wrap_names
+from fedgrid.tracking.figures.style import FAINT, GRID, PAGE, PaperFigure, Style, choose_styles, paper_style
 
 WELL, MIDDLE, ILL, UNKNOWN = "#FFFFFF", "#F7DDB0", "#E07B39", "#EFEFEF"
 """Colours of a map, from no failure to failure; and of a cell without a result."""
-ROW = 0.155
+ROW_HEIGHT = 0.155
 """Height of a map's row in inches."""
 
 
@@ -31,13 +31,13 @@ class Point(NamedTuple):
     is_reference: bool
 
 
-Map = Mapping[str, Mapping[str, tuple[str, str]]]
+FailureMap = Mapping[str, Mapping[str, tuple[str, str]]]
 """Method -> family -> colour and text of the cell."""
 Points = Mapping[str, Point]
 """Method -> its means."""
 
 
-def front(points: Points) -> list[str]:
+def find_pareto_front(points: Points) -> list[str]:
     """Find the competitors that no other one beats, cheapest first.
 
     One beats another if it is at least as accurate for no more bytes, and better in one of them.
@@ -57,20 +57,21 @@ def front(points: Points) -> list[str]:
     return sorted(ahead, key=lambda name: competing[name].megabytes)
 
 
-def pareto(points: Mapping[str, Points]) -> Figure:
-    """Draw accuracy over megabytes, a panel for each protocol; the line joins the methods of `front`.
+def draw_pareto(points: Mapping[str, Points]) -> Figure:
+    """Draw accuracy over megabytes, a panel for each protocol; the line joins the methods of
+    `find_pareto_front`.
 
     A reference that sends nothing, which a logarithmic axis cannot show, is a dotted line.
     """
     names = list(dict.fromkeys(name for own in points.values() for name in own))
     with paper_style():
-        style = styles(names)
-        legend = entries(style)
+        style = choose_styles(names)
+        legend = build_legend_entries(style)
         for entry, name in zip(legend, names, strict=True):
             sends = any(own[name].megabytes > 0 for own in points.values() if name in own)
             # The legend shows what the panels have: points without a line of their own, or a dotted line.
             entry.set(linestyle="none") if sends else entry.set(linestyle=":", marker="")
-        figure, places = panels(
+        figure, places = create_panels(
             len(points), 2, 2.3, margins=Margins(left=0.62, head=0.24, gap=0.45), legend=legend
         )
         for axes, (title, own) in zip(places, points.items(), strict=True):
@@ -88,25 +89,25 @@ def _draw_points(axes: Axes, points: Points, style: Mapping[str, Style]) -> None
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("MB sent by all clients and the server")
     axes.grid(axis="y", color=GRID, linewidth=0.6)
-    line = [points[name] for name in front(points)]
+    line = [points[name] for name in find_pareto_front(points)]
     sent = [point.megabytes for point in line]
-    axes.set_xlim(*_limits([point.megabytes for point in points.values() if point.megabytes > 0]))
+    axes.set_xlim(*_choose_limits([point.megabytes for point in points.values() if point.megabytes > 0]))
     axes.plot(sent, [point.score for point in line], color=FAINT, linewidth=0.8, zorder=1)
     for name, point in points.items():
         if point.megabytes > 0:
-            axes.plot(point.megabytes, point.score, **{**style[name].of_line, "linestyle": "none"})
+            axes.plot(point.megabytes, point.score, **{**style[name].line_settings, "linestyle": "none"})
         else:
             axes.axhline(point.score, color=style[name].colour, linestyle=":", linewidth=0.9)
 
 
-def _limits(values: Sequence[float]) -> tuple[float, float]:
+def _choose_limits(values: Sequence[float]) -> tuple[float, float]:
     """Choose the ticks below and above all values, so that the axis has two at least."""
     ticks = np.outer(10.0 ** np.arange(-6, 10), (1.0, 2.0, 5.0)).ravel()
     least, most = min(values, default=1.0), max(values, default=1.0)
     return float(ticks[ticks < least].max()), float(ticks[ticks > most].min())
 
 
-def tiles(cells: Map, legend: Mapping[str, str]) -> Figure:
+def draw_tiles(cells: FailureMap, legend: Mapping[str, str]) -> Figure:
     """Draw a map: a row for each method, a column for each family.
 
     Args:
@@ -115,9 +116,9 @@ def tiles(cells: Map, legend: Mapping[str, str]) -> Figure:
     """
     methods = list(cells)
     families = list(dict.fromkeys(family for row in cells.values() for family in row))
-    labels, left, _ = name_rows(methods)
+    labels, left, _ = wrap_names(methods)
     head = 0.25 + LETTER * max(map(len, families), default=0)
-    rows = ROW * max(1, len(methods))
+    rows = ROW_HEIGHT * max(1, len(methods))
     height = head + rows + 0.05
     with paper_style():
         figure = PaperFigure(figsize=(PAGE, height))
@@ -129,12 +130,12 @@ def tiles(cells: Map, legend: Mapping[str, str]) -> Figure:
             Patch(facecolor=colour, edgecolor=FAINT, linewidth=0.4, label=words)
             for words, colour in legend.items()
         ]
-        where = {"loc": "upper center", "bbox_to_anchor": (0.5, 1), "borderaxespad": 0.2}
-        figure.legend(handles=patches, ncols=len(patches), borderpad=0, **where)
+        placement = {"loc": "upper center", "bbox_to_anchor": (0.5, 1), "borderaxespad": 0.2}
+        figure.legend(handles=patches, ncols=len(patches), borderpad=0, **placement)
     return figure
 
 
-def _draw_map(axes: Axes, cells: Map, methods: Sequence[str], families: Sequence[str]) -> None:
+def _draw_map(axes: Axes, cells: FailureMap, methods: Sequence[str], families: Sequence[str]) -> None:
     """Draw the cells of a map with their texts, and lines between them."""
     lines = [[cells.get(method, {}).get(family, (UNKNOWN, "")) for family in families] for method in methods]
     picture_MF = np.array([[to_rgb(colour) for colour, _ in line] for line in lines])

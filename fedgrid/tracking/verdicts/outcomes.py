@@ -14,19 +14,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedgrid.redaction import csv_text
-from fedgrid.tracking.scoring.client_scores import latest
+from fedgrid.redaction import format_csv
+from fedgrid.tracking.scoring.client_scores import carry_forward
 from fedgrid.tracking.scoring.run import Run
 
 Settings = Literal["default", "tuned"]
 Protocol = Literal["served", "fine-tuned"]
-Told = Literal["", "number", "groups"]
+GroupKnowledge = Literal["", "number", "groups"]
 """What a method gets of the hidden groups: nothing, their number, or the group of each client."""
 Block = tuple[str, str]
 """Data set and family: scores are averaged over its seeds."""
 Place = tuple[Block, int]
 """Block and seed."""
-TOLD: tuple[Told, ...] = ("", "number", "groups")
+KNOWLEDGE_LEVELS: tuple[GroupKnowledge, ...] = ("", "number", "groups")
 SETTINGS: tuple[Settings, ...] = ("tuned", "default")
 PROTOCOLS: tuple[Protocol, ...] = ("served", "fine-tuned")
 """What a client does before it is tested. `served`: it tests the model that it is served, as it is.
@@ -47,7 +47,7 @@ SCORES = (
 
 
 @dataclass(frozen=True)
-class RowOfArena:
+class ArenaRow:
     """A row of the arena: what an outcome needs that is not in the run's own records."""
 
     method: str
@@ -60,11 +60,11 @@ class RowOfArena:
     """The kind of split, with the sizes of its groups if these are given: `flipped 10+5+3+2`."""
     has_groups: bool
     """Whether the family has hidden groups that can be found."""
-    told: Told
+    told: GroupKnowledge
 
 
 @dataclass(frozen=True)
-class Outcome(RowOfArena):
+class Outcome(ArenaRow):
     """The result of one run for a method, with its settings and protocol, in one block and seed."""
 
     is_reference: bool
@@ -112,8 +112,8 @@ class Outcome(RowOfArena):
         return self.method, self.settings, self.protocol, *self.block, self.seed
 
 
-def outcome_of(
-    row: RowOfArena, run: Run, made_with: Mapping[str, str], *, has_held_out: bool = False
+def build_outcome(
+    row: ArenaRow, run: Run, made_with: Mapping[str, str], *, has_held_out: bool = False
 ) -> Outcome:
     """Build the outcome of a finished run, in the digits of the file: ties with stored ones stay ties.
 
@@ -136,15 +136,15 @@ def outcome_of(
     else:
         accuracy_R, sent_R = run.curves["personalised_accuracy"], run.curves["bytes"] / 1e6
         is_right = run.scores["exactly_right"]
-        numbers = {name: _rounded(run.last(name)) if name in run.curves else nan for name in SCORES}
+        numbers = {name: _round_digits(run.last(name)) if name in run.curves else nan for name in SCORES}
         numbers["exactly_right"] = nan if is_right is None else is_right
-        numbers["megabytes"] = _rounded(sent_R[-1])
+        numbers["megabytes"] = _round_digits(sent_R[-1])
         tested = [
-            (int(run.round_R[at]), _rounded(accuracy_R[at]), _rounded(sent_R[at]))
+            (int(run.round_R[at]), _round_digits(accuracy_R[at]), _round_digits(sent_R[at]))
             for at in np.flatnonzero(~np.isnan(accuracy_R)).tolist()
         ]
         # Four digits tell two clients apart, and keep the line of a thousand clients short.
-        clients = [_rounded(accuracy, 4) for accuracy in latest(run.accuracy_RK)[-1]]
+        clients = [_round_digits(accuracy, 4) for accuracy in carry_forward(run.accuracy_RK)[-1]]
     return Outcome(
         **asdict(row),
         **numbers,
@@ -163,14 +163,14 @@ def has_diverged(run: Run) -> bool:
     return "every update is NaN or infinite" in run.cause
 
 
-def _rounded(number: float, digits: int = 6) -> float:
+def _round_digits(number: float, digits: int = 6) -> float:
     """Round a number to significant digits."""
     return float(f"{number:.{digits}g}")
 
 
 def to_csv(outcomes: Iterable[Outcome]) -> str:
     """Format the file: a line for each outcome, sorted; the same outcomes give the same bytes."""
-    return csv_text([HEADINGS, *map(_cells, sorted(outcomes, key=attrgetter("key")))])
+    return format_csv([HEADINGS, *map(_format_cells, sorted(outcomes, key=attrgetter("key")))])
 
 
 def from_csv(text: str, name: str) -> tuple[Outcome, ...]:
@@ -188,7 +188,7 @@ def from_csv(text: str, name: str) -> tuple[Outcome, ...]:
     # Line 1 has the headings.
     for number, line in enumerate(lines, start=2):
         try:
-            outcomes.append(_read(line))
+            outcomes.append(_parse_line(line))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{name}, line {number}: {error}") from error
     return tuple(outcomes)
@@ -205,27 +205,28 @@ _LATER = ("told", "held_out_accuracy")
 HEADINGS = (*_NAMES, *_TESTED, *MADE_WITH, *_LATER, "clients")
 
 
-def _cells(outcome: Outcome) -> list[str]:
+def _format_cells(outcome: Outcome) -> list[str]:
     """Format the cells of an outcome's line, in the order of `HEADINGS`."""
     rounds, accuracies, sent = zip(*outcome.tested, strict=True) if outcome.tested else ((), (), ())
     return [
-        *(_cell(getattr(outcome, name)) for name in _NAMES),
-        *(" ".join(map(_cell, values)) for values in (rounds, accuracies, sent)),
+        *(_format_cell(getattr(outcome, name)) for name in _NAMES),
+        *(" ".join(map(_format_cell, values)) for values in (rounds, accuracies, sent)),
         *(outcome.made_with.get(name, "") for name in MADE_WITH),
-        *(_cell(getattr(outcome, name)) for name in _LATER),
+        *(_format_cell(getattr(outcome, name)) for name in _LATER),
         " ".join(f"{accuracy:.4g}" for accuracy in outcome.clients),
     ]
 
 
-def _cell(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     """Format one value: numbers with six digits, NaN empty, booleans as 1 or 0."""
     if isinstance(value, float):
-        # As many digits as `outcome_of` rounds to: an outcome that is read equals the one that was written.
+        # As many digits as `build_outcome` rounds to: an outcome that is read equals the one that was
+        # written.
         return "" if isnan(value) else f"{value:.6g}"
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-def _read(line: Mapping[str, str]) -> Outcome:
+def _parse_line(line: Mapping[str, str]) -> Outcome:
     """Parse the outcome of a line.
 
     Raises:
@@ -234,8 +235,8 @@ def _read(line: Mapping[str, str]) -> Outcome:
     if line["settings"] not in SETTINGS or line["protocol"] not in PROTOCOLS:
         raise ValueError(f"settings {line['settings']!r}, protocol {line['protocol']!r}: no such row")
     columns = [line[name].split() for name in _TESTED]
-    if line["told"] not in TOLD:
-        raise ValueError(f"told {line['told']!r}: expected one of {', '.join(map(repr, TOLD))}")
+    if line["told"] not in KNOWLEDGE_LEVELS:
+        raise ValueError(f"told {line['told']!r}: expected one of {', '.join(map(repr, KNOWLEDGE_LEVELS))}")
     texts = ("method", "title", "settings", "protocol", "dataset", "family", "run_id", "told")
     values: dict[str, Any] = {name: line[name] for name in texts}
     # An empty cell is a number that the run does not have.

@@ -7,8 +7,8 @@ from operator import attrgetter
 
 from fedgrid.tracking.names import names_line
 from fedgrid.tracking.scoring.paired_tests import LEVEL
-from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, bold_best, fixed
-from fedgrid.tracking.verdicts.families import BUDGETS, harm, within_budget
+from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, embolden_columns, format_fixed
+from fedgrid.tracking.verdicts.families import BUDGETS, compute_accuracy_within_budget, compute_harm
 from fedgrid.tracking.verdicts.field import (
     BNC,
     CLUSTERING,
@@ -16,39 +16,39 @@ from fedgrid.tracking.verdicts.field import (
     SOLO,
     Field,
     group_by_method,
-    labels_of,
-    ranks_without,
+    label_blocks,
+    rank_without_datasets,
 )
 from fedgrid.tracking.verdicts.outcomes import Outcome, Protocol
-from fedgrid.tracking.verdicts.power import blocks_needed
-from fedgrid.tracking.verdicts.verdict import CLASSES, Shown, shown_pairs
+from fedgrid.tracking.verdicts.power import count_blocks_needed
+from fedgrid.tracking.verdicts.verdict import CLASSES, ShownPair, find_shown_pairs
 
-NAMED = 6
+MAX_NAMED = 6
 """Largest number of rivals or families that a sentence names."""
-MOST = 3
+MAX_FAMILIES = 3
 """Largest number of families that the caption of all methods names."""
-RANK_OF_OTHERS = {"": "not told", "number": "told k", "groups": "told groups"}
+RANK_PLACEHOLDERS = {"": "not told", "number": "told k", "groups": "told groups"}
 """Text in place of the rank of methods of another class."""
 
 
-def words_of(protocol: Protocol, budget: int) -> str:
+def describe_protocol(protocol: Protocol, budget: int) -> str:
     """Describe a protocol in words."""
     return "models as served" if protocol == "served" else f"{budget} steps of fine-tuning for all"
 
 
-def names_in(outcomes: Iterable[Outcome]) -> str:
+def describe_names(outcomes: Iterable[Outcome]) -> str:
     """Format a sentence on the methods' names in papers; empty if they have no other names."""
     return names_line({outcome.method: outcome.title for outcome in outcomes})
 
 
-def diverged_in(outcomes: Iterable[Outcome]) -> str:
+def describe_diverged(outcomes: Iterable[Outcome]) -> str:
     """Format a sentence on the runs that have diverged; empty if none has."""
     counts = Counter(outcome.method for outcome in outcomes if outcome.is_diverged)
     named = ", ".join(f"{method} {count}" for method, count in sorted(counts.items()))
     return f"Runs that diverged, and count with accuracy 0: {named}." if named else ""
 
 
-def overall(fields: Sequence[Field], name: str, title: str, *, explained: bool = False) -> Table:
+def build_methods_table(fields: Sequence[Field], name: str, title: str, *, explained: bool = False) -> Table:
     """Build the table of a question: a section for each class, by mean rank, then methods without a rank.
 
     Args:
@@ -62,55 +62,63 @@ def overall(fields: Sequence[Field], name: str, title: str, *, explained: bool =
     tests = ("better than", "worse than", *([f"against {BNC}"] if BNC in first.ranks else []))
     rows: list[Row] = []
     decisive: list[str] = []
-    sentences = [*map(_cannot, fields), f"Means over {first.where}."]
+    sentences = [*map(_describe_impossible, fields), f"Means over {first.scope}."]
     if not explained:
         sentences += [_OWN[first.question.name], _COUNTS, _HELD_OUT if _has_held_out(first) else ""]
     for field in fields:
-        shown, changes = shown_pairs(field)
+        shown, changes = find_shown_pairs(field)
         rows += [
             Row(
                 method,
-                (*score_cells(field, method), *_own_cells(field, method), *_counts(method, shown, tests)),
-                CLASSES[field.told],
+                (
+                    *build_score_cells(field, method),
+                    *_build_own_cells(field, method),
+                    *_build_count_cells(method, shown, tests),
+                ),
+                CLASSES[field.knowledge],
             )
             for method in field.ranks
         ]
-        if most := changes.most_common(MOST):
+        if most := changes.most_common(MAX_FAMILIES):
             named = ", ".join(f"{family} ({count})" for family, count in most)
-            decisive.append(f"{named} among methods {CLASSES[field.told]}")
+            decisive.append(f"{named} among methods {CLASSES[field.knowledge]}")
     if decisive:
         changed = "; ".join(decisive)
         sentences.append(f"Left out, these families change most verdicts on pairs: {changed}.")
     competing = {row.name for row in rows}
     rows += [
         Row(
-            first.label(method),
-            (*score_cells(first, method), *_own_cells(first, method), *(Cell(NONE) for _ in tests)),
+            first.format_label(method),
+            (
+                *build_score_cells(first, method),
+                *_build_own_cells(first, method),
+                *(Cell(NONE) for _ in tests),
+            ),
             "no rank",
             is_reference=True,
         )
         for method in first.outcomes
         if method not in competing
     ]
-    columns = (*score_columns(first), *_own_columns(first), *map(Column, tests))
+    columns = (*build_score_columns(first), *_build_own_columns(first), *map(Column, tests))
     return Table(
         name,
         title,
         " ".join(filter(None, sentences)),
         columns,
-        bold_best(rows, columns),
+        embolden_columns(rows, columns),
         corner="method",
     )
 
 
-def _cannot(field: Field) -> str:
+def _describe_impossible(field: Field) -> str:
     """Format a sentence if there are too few families for any verdict; empty otherwise."""
     pairs = len(field.ranks) * (len(field.ranks) - 1) // 2
-    needed = blocks_needed(pairs)
+    needed = count_blocks_needed(pairs)
     if len(field.blocks) >= needed:
         return ""
     return (
-        f"Nothing can be shown of the {len(field.ranks)} methods {CLASSES[field.told]}: the test needs "
+        f"Nothing can be shown of the {len(field.ranks)} methods {CLASSES[field.knowledge]}: the test needs "
         f"{needed} families in which two differ, of {len(field.blocks)}."
     )
 
@@ -142,23 +150,23 @@ _OWN = {
 }
 
 
-def score_columns(field: Field) -> tuple[Column, Column]:
-    """Build the columns of `score_cells`."""
+def build_score_columns(field: Field) -> tuple[Column, Column]:
+    """Build the columns of `build_score_cells`."""
     score = "ARI" if field.question is CLUSTERING else "accuracy"
     return Column("rank", highest=False), Column(score, highest=True)
 
 
-def score_cells(field: Field, method: str) -> list[Cell]:
+def build_score_cells(field: Field, method: str) -> list[Cell]:
     """Build the cells of a method's mean rank, or the reason for none, and its mean score."""
     own, rank = field.outcomes[method][0], field.ranks.get(method)
     # A rank among methods with another hint would compare unequal problems.
-    other = NONE if own.is_reference else RANK_OF_OTHERS[own.told]
-    score = field.mean(method, attrgetter(field.question.score))
-    return [Cell(other) if rank is None else Cell(fixed(rank, 1), rank), _number(score)]
+    other = NONE if own.is_reference else RANK_PLACEHOLDERS[own.told]
+    score = field.average_method(method, attrgetter(field.question.score))
+    return [Cell(other) if rank is None else Cell(format_fixed(rank, 1), rank), _build_number_cell(score)]
 
 
-def _own_columns(field: Field) -> tuple[Column, ...]:
-    """Build the columns of `_own_cells`."""
+def _build_own_columns(field: Field) -> tuple[Column, ...]:
+    """Build the columns of `_build_own_cells`."""
     if field.question is CLUSTERING:
         return Column("exactly right", highest=True), Column("clusters"), *SPLIT_COLUMNS
     return (
@@ -168,20 +176,20 @@ def _own_columns(field: Field) -> tuple[Column, ...]:
     )
 
 
-def _own_cells(field: Field, method: str) -> list[Cell]:
+def _build_own_cells(field: Field, method: str) -> list[Cell]:
     """Build the cells of a method that are in no test, beyond its score."""
     own = field.outcomes[method]
     if field.question is CLUSTERING:
         right = sum(outcome.exactly_right == 1 for outcome in own)
-        clusters = _number(field.mean(method, attrgetter("clusters")), 1)
+        clusters = _build_number_cell(field.average_method(method, attrgetter("clusters")), 1)
         return [
             Cell(f"{right}/{len(own)}", right / len(own)),
             clusters,
-            *_splits(field.without_groups.get(method, ())),
+            *_build_split_cells(field.without_groups.get(method, ())),
         ]
     names = ["worst_tenth_accuracy", *(["held_out_accuracy"] if _has_held_out(field) else [])]
-    cells = [_number(field.mean(method, attrgetter(name))) for name in names]
-    return [*cells, *(_harm(field, method, baseline) for baseline in (SOLO, FINE_TUNED))]
+    cells = [_build_number_cell(field.average_method(method, attrgetter(name))) for name in names]
+    return [*cells, *(_build_harm_cell(field, method, baseline) for baseline in (SOLO, FINE_TUNED))]
 
 
 def _has_held_out(field: Field) -> bool:
@@ -190,21 +198,23 @@ def _has_held_out(field: Field) -> bool:
     return field.question is not CLUSTERING and any(not isnan(one.held_out_accuracy) for one in every)
 
 
-def _number(value: float, digits: int = 3) -> Cell:
+def _build_number_cell(value: float, digits: int = 3) -> Cell:
     """Build the cell of a number, a dash for NaN."""
-    return Cell(NONE) if isnan(value) else Cell(fixed(value, digits), value)
+    return Cell(NONE) if isnan(value) else Cell(format_fixed(value, digits), value)
 
 
 SPLIT_COLUMNS = tuple(map(Column, ("false splits", "95 %", "in families")))
 
 
-def false_split_table(outcomes: Iterable[Outcome]) -> Table:
+def build_false_split_table(outcomes: Iterable[Outcome]) -> Table:
     """Build the table of false splits; all outcomes are of families without groups."""
-    rows = tuple(Row(method, tuple(_splits(own))) for method, own in group_by_method(outcomes).items())
+    rows = tuple(
+        Row(method, tuple(_build_split_cells(own))) for method, own in group_by_method(outcomes).items()
+    )
     return Table("null", "False splits", _SPLITS, SPLIT_COLUMNS, rows, corner="method")
 
 
-def _splits(own: Sequence[Outcome]) -> list[Cell]:
+def _build_split_cells(own: Sequence[Outcome]) -> list[Cell]:
     """Build the cells of `SPLIT_COLUMNS`; all outcomes are of families without groups.
 
     The interval of the share is exact (Clopper and Pearson 1934, Biometrika 26), for independent runs.
@@ -218,23 +228,25 @@ def _splits(own: Sequence[Outcome]) -> list[Cell]:
     families, num_families = (len({one.block for one in group}) for group in (split, own))
     return [
         Cell(f"{len(split)}/{len(own)}", len(split) / len(own)),
-        Cell(f"{fixed(100 * interval.low, 0)}–{fixed(100 * interval.high, 0)} %"),
+        Cell(f"{format_fixed(100 * interval.low, 0)}–{format_fixed(100 * interval.high, 0)} %"),
         Cell(f"{families}/{num_families}", families / num_families),
     ]
 
 
-def _harm(field: Field, method: str, baseline: str) -> Cell:
+def _build_harm_cell(field: Field, method: str, baseline: str) -> Cell:
     """Build the cell of the mean share of harmed clients, with the family that has the most."""
-    shares = harm(field, method, baseline)
+    shares = compute_harm(field, method, baseline)
     if not shares:
         return Cell(NONE)
     mean = sum(shares.values()) / len(shares)
     worst = max(shares, key=lambda block: shares[block])
-    at_worst = f" ({labels_of(shares)[worst]} {fixed(100 * shares[worst], 0)})" if shares[worst] else ""
-    return Cell(f"{fixed(100 * mean, 0)}{at_worst}", mean)
+    at_worst = (
+        f" ({label_blocks(shares)[worst]} {format_fixed(100 * shares[worst], 0)})" if shares[worst] else ""
+    )
+    return Cell(f"{format_fixed(100 * mean, 0)}{at_worst}", mean)
 
 
-def _counts(method: str, shown: Sequence[Shown], columns: Sequence[str]) -> list[Cell]:
+def _build_count_cells(method: str, shown: Sequence[ShownPair], columns: Sequence[str]) -> list[Cell]:
     """Build the cells of the numbers of methods that one is better and worse than.
 
     With a third column there is also the comparison with BNC.
@@ -248,19 +260,19 @@ def _counts(method: str, shown: Sequence[Shown], columns: Sequence[str]) -> list
     return [*map(Cell, texts), Cell(against)][: len(columns)]
 
 
-def cost(serving: Mapping[str, Sequence[Field]]) -> Table:
+def build_cost_table(serving: Mapping[str, Sequence[Field]]) -> Table:
     """Build the table of the accuracy of each method within equal budgets.
 
     `serving` has the fields of each protocol, by its description.
     """
-    fields = {words: of_protocol[0] for words, of_protocol in serving.items()}
+    fields = {words: protocol_fields[0] for words, protocol_fields in serving.items()}
     first = next(iter(fields.values()))
     rows = []
     for method in first.outcomes:
         by_bytes, by_rounds = (
             [
-                _number(
-                    within_budget(field, method, share, of_rounds=counts_rounds)
+                _build_number_cell(
+                    compute_accuracy_within_budget(field, method, share, counts_rounds=counts_rounds)
                     if method in field.outcomes
                     else nan
                 )
@@ -269,7 +281,7 @@ def cost(serving: Mapping[str, Sequence[Field]]) -> Table:
             ]
             for counts_rounds in (False, True)
         )
-        sent, name = first.mean(method, attrgetter("megabytes")), first.label(method)
+        sent, name = first.average_method(method, attrgetter("megabytes")), first.format_label(method)
         # Means over other families are not compared: such a method is not marked as the best.
         is_apart = first.is_reference(method) or name != method
         rows.append(Row(name, (Cell(f"{sent:.3g}", sent), *by_bytes), is_reference=is_apart))
@@ -288,29 +300,31 @@ def cost(serving: Mapping[str, Sequence[Field]]) -> Table:
         "clients' training images for all, and in ifca one more for each model to choose from. Clients of "
         "ifca and flis-dc get all models. –: no test by then.",
         columns,
-        bold_best(rows, columns),
+        embolden_columns(rows, columns),
         corner="method",
     )
 
 
-def without_datasets(fields: Mapping[str, Field]) -> Table | None:
+def build_ranks_without_table(fields: Mapping[str, Field]) -> Table | None:
     """Build the table of mean ranks without each data set, by heading; None with a single data set."""
-    left_out = {heading: ranks for heading, field in fields.items() if (ranks := ranks_without(field))}
+    left_out = {
+        heading: ranks for heading, field in fields.items() if (ranks := rank_without_datasets(field))
+    }
     if not left_out:
         return None
     columns = [(heading, name) for heading, ranks in left_out.items() for name in ranks]
     methods = dict.fromkeys(method for heading in left_out for method in fields[heading].ranks)
 
-    def cell(heading: str, name: str, method: str) -> Cell:
+    def build_cell(heading: str, name: str, method: str) -> Cell:
         """Build the cell of one method's rank, a dash if it has none."""
         rank = left_out[heading][name].get(method)
-        return Cell(NONE) if rank is None else Cell(fixed(rank, 1), rank)
+        return Cell(NONE) if rank is None else Cell(format_fixed(rank, 1), rank)
 
     return Table(
         "without-data-sets",
         "Mean ranks without a data set",
         "Mean ranks over the families of the other data sets; 1 is the best.",
         tuple(Column(f"without {name}", heading) for heading, name in columns),
-        tuple(Row(method, tuple(cell(*place, method) for place in columns)) for method in methods),
+        tuple(Row(method, tuple(build_cell(*place, method) for place in columns)) for method in methods),
         corner="method",
     )

@@ -12,18 +12,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedgrid.tracking.scoring.paired_tests import effect_and_p, holm
+from fedgrid.tracking.scoring.paired_tests import apply_holm, compute_effect_and_p
 from fedgrid.tracking.verdicts.field import (
     CLUSTERING,
     Field,
     Question,
-    clustering_methods,
-    field_of,
+    build_field,
+    find_clustering_methods,
 )
-from fedgrid.tracking.verdicts.outcomes import Block, Outcome, Protocol, Told
-from fedgrid.tracking.verdicts.power import Word, judge, judge_without, mean_interval, shows_from
+from fedgrid.tracking.verdicts.outcomes import Block, GroupKnowledge, Outcome, Protocol
+from fedgrid.tracking.verdicts.power import (
+    VerdictWord,
+    bootstrap_mean_interval,
+    find_least_shown_difference,
+    judge_pairs,
+    judge_without_each_block,
+)
 
-CLASSES: Mapping[Told, str] = {
+CLASSES: Mapping[GroupKnowledge, str] = {
     "": "not told the number of groups",
     "number": "told the number of groups",
     "groups": "told the groups",
@@ -31,14 +37,14 @@ CLASSES: Mapping[Told, str] = {
 
 
 @dataclass(frozen=True)
-class Against:
+class RivalComparison:
     """Comparison of a method with one rival."""
 
     rival: str
     difference: float
     """Mean over blocks: the method's score minus the rival's."""
     interval: tuple[float, float]
-    """Interval of the mean difference, by `mean_interval`."""
+    """Interval of the mean difference, by `bootstrap_mean_interval`."""
     effect: float
     """Rank-biserial, as in `SignedRanks`."""
     p: float
@@ -46,9 +52,9 @@ class Against:
     least: float
     """The mean difference that this comparison shows with probability `POWER`; infinite if it cannot show
     any."""
-    verdict: Word
+    verdict: VerdictWord
     """Better or worse than the rival, or not shown."""
-    without: Mapping[Block, Word]
+    without: Mapping[Block, VerdictWord]
     """Block -> the verdict if it is left out, where that is another one."""
 
 
@@ -58,7 +64,7 @@ class Verdict:
 
     field: Field
     method: str
-    against: tuple[Against, ...]
+    against: tuple[RivalComparison, ...]
     """The method against each rival, best mean rank first."""
 
     @property
@@ -71,7 +77,9 @@ class NoVerdict(Exception):
     """A question that has no answer for a method; the message gives the reason."""
 
 
-def verdict(outcomes: Iterable[Outcome], method: str, question: Question, protocol: Protocol) -> Verdict:
+def reach_verdict(
+    outcomes: Iterable[Outcome], method: str, question: Question, protocol: Protocol
+) -> Verdict:
     """Reach the verdict on a method, among those with the same hints on groups, over its data sets.
 
     Args:
@@ -87,16 +95,16 @@ def verdict(outcomes: Iterable[Outcome], method: str, question: Question, protoc
     # A method that does not fit some data set is judged on the others, against rivals that have these too.
     datasets = {outcome.dataset for outcome in outcomes if outcome.method == method}
     outcomes = tuple(outcome for outcome in outcomes if outcome.dataset in datasets)
-    told: Told = next((outcome.told for outcome in outcomes if outcome.method == method), "")
-    field = field_of(outcomes, question, protocol, told)
+    knowledge: GroupKnowledge = next((outcome.told for outcome in outcomes if outcome.method == method), "")
+    field = build_field(outcomes, question, protocol, knowledge)
     if field is None or method not in field.ranks:
-        raise NoVerdict(_reason(outcomes, method, question, protocol, told))
-    return Verdict(field, method, against_all(method, [*field.ranks], field.scores))
+        raise NoVerdict(_explain_no_verdict(outcomes, method, question, protocol, knowledge))
+    return Verdict(field, method, compare_with_rivals(method, [*field.ranks], field.scores))
 
 
-def against_all(
+def compare_with_rivals(
     method: str, competitors: Sequence[str], scores: Mapping[str, Mapping[Block, float]]
-) -> tuple[Against, ...]:
+) -> tuple[RivalComparison, ...]:
     """Compare a method with each of the others, in their order; all have the same blocks."""
     rivals = [rival for rival in competitors if rival != method]
     blocks = list(scores[method])
@@ -105,17 +113,17 @@ def against_all(
         for names in ([method], rivals)
     )
     differences_PN = own_N - theirs_PN
-    tests = [effect_and_p(own_N[0], rival_N) for rival_N in theirs_PN]
-    words = judge(differences_PN)
-    left_out = judge_without(differences_PN)
+    tests = [compute_effect_and_p(own_N[0], rival_N) for rival_N in theirs_PN]
+    words = judge_pairs(differences_PN)
+    left_out = judge_without_each_block(differences_PN)
     return tuple(
-        Against(
+        RivalComparison(
             rival,
             float(differences_PN[place].mean()),
-            mean_interval(differences_PN[place]),
+            bootstrap_mean_interval(differences_PN[place]),
             tests[place][0],
             p,
-            shows_from(differences_PN[place], len(rivals)),
+            find_least_shown_difference(differences_PN[place], len(rivals)),
             words[place],
             {
                 block: without[place]
@@ -124,11 +132,11 @@ def against_all(
                 if without[place] != words[place]
             },
         )
-        for place, (rival, p) in enumerate(zip(rivals, holm([p for _, p in tests]), strict=True))
+        for place, (rival, p) in enumerate(zip(rivals, apply_holm([p for _, p in tests]), strict=True))
     )
 
 
-class Shown(NamedTuple):
+class ShownPair(NamedTuple):
     """Two competitors that are shown to differ, after Holm's correction for all pairs."""
 
     winner: str
@@ -137,40 +145,44 @@ class Shown(NamedTuple):
     """Whether that is shown whichever family is left out."""
 
 
-def shown_pairs(field: Field) -> tuple[list[Shown], Counter[str]]:
+def find_shown_pairs(field: Field) -> tuple[list[ShownPair], Counter[str]]:
     """Find the pairs that are shown to differ, and the families that decide verdicts.
 
     The counter has, for each family, the number of pairs whose verdict changes without it.
     """
     pairs = list(combinations(field.ranks, 2))
-    differences_PN = np.stack([field.scores_of(one) - field.scores_of(other) for one, other in pairs])
-    words, left_out = judge(differences_PN), judge_without(differences_PN)
+    differences_PN = np.stack([field.stack_scores(one) - field.stack_scores(other) for one, other in pairs])
+    words, left_out = judge_pairs(differences_PN), judge_without_each_block(differences_PN)
     shown = [
-        Shown(
+        ShownPair(
             *(pair if word == "better" else pair[::-1]), all(without[place] == word for without in left_out)
         )
         for place, (pair, word) in enumerate(zip(pairs, words, strict=True))
         if word != "not shown"
     ]
     changes: Counter[str] = Counter()
-    # Empty with a single block, as in `against_all`.
+    # Empty with a single block, as in `compare_with_rivals`.
     for label, without in zip(field.labels.values(), left_out, strict=False):
         changes[label] = sum(now != before for now, before in zip(without, words, strict=True))
     # The plus drops families without any change.
     return shown, +changes
 
 
-def _reason(
-    outcomes: Sequence[Outcome], method: str, question: Question, protocol: Protocol, told: Told
+def _explain_no_verdict(
+    outcomes: Sequence[Outcome],
+    method: str,
+    question: Question,
+    protocol: Protocol,
+    knowledge: GroupKnowledge,
 ) -> str:
     """Explain why a method has no verdict."""
     if question is CLUSTERING:
         if not any(outcome.has_groups for outcome in outcomes):
             return "no family with hidden groups has a result"
-        clustering = clustering_methods(outcomes)
+        clustering = find_clustering_methods(outcomes)
         if method not in clustering:
             return f"{method} has one cluster in every run" if clustering else "no method forms clusters"
     if not any((one.method, one.protocol) == (method, protocol) for one in outcomes):
         return f"{method} has no result"
     does = "forms clusters" if question is CLUSTERING else "has a result"
-    return f"of the methods {CLASSES[told]} no other {does}"
+    return f"of the methods {CLASSES[knowledge]} no other {does}"

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.clustered.flis.dynamic import cluster_models
-from fedgrid.algorithms.clustering.latecomers import regroup
+from fedgrid.algorithms.clustered.flis.dynamic import average_local_models
+from fedgrid.algorithms.clustering.latecomers import regroup_clients
 from fedgrid.algorithms.contract.aggregator import MEAN, Median
 from fedgrid.algorithms.contract.base import State
-from fedgrid.algorithms.registry import ALGORITHMS, create
+from fedgrid.algorithms.registry import ALGORITHMS, create_algorithm
 from fedgrid.algorithms.updates.products import BLOCK
 from tests.helpers.small_cases import (
     Federation,
@@ -51,7 +51,7 @@ def test_median_of_long_vectors_is_taken_in_blocks(shares):
 
 def test_model_moves_by_the_median_of_its_clusters_updates():
     """Clients 0 to 4 are the federation; then 0 to 2 alone reply: of 1, 2, 3 and 0, 1, 0 the middle ones."""
-    algorithm = create("fedavg", MEDIAN)
+    algorithm = create_algorithm("fedavg", MEDIAN)
     state, _ = step(algorithm, start(algorithm, 5), 0, clients(*FIVE))
     assert state.models[0].tolist() == [2, 0]
     state, _ = step(algorithm, state, 1, clients(*FIVE[:3]))
@@ -62,7 +62,7 @@ def test_flis_takes_the_median_of_local_models_in_overlapping_clusters():
     """Starts 0 and 10, updates 1, 2, 3: models 1, 12, 3; of all 3, of the last two 7.5."""
     models = [frozen([0.0]), frozen([10.0])]
     updates = build_updates(clients([1], [2], [3]), chosen={0: 0, 1: 1, 2: 0})
-    taken = cluster_models(models, updates, [[0, 1, 2], [1, 2]], Median())
+    taken = average_local_models(models, updates, [[0, 1, 2], [1, 2]], Median())
     assert [model.tolist() for model in taken] == [[3], [7.5]]
 
 
@@ -71,7 +71,7 @@ def test_new_group_starts_from_the_median_of_its_members_models_and_the_mean_of_
     state = State(
         (frozen([0.0]), frozen([5.0])), np.array([0, 0, 0, 0, 1]), {"cluster_first": frozen([[2], [12]])}
     )
-    regrouped = regroup(state, [[0, 1, 2, 3, 4]], None, Median())
+    regrouped = regroup_clients(state, [[0, 1, 2, 3, 4]], None, Median())
     assert (regrouped.models[0].tolist(), regrouped.arrays["cluster_first"].tolist()) == ([0], [[4]])
 
 
@@ -96,8 +96,8 @@ OWN_SUMS = ("scaffold", "fednova")
 )
 def test_models_of_medians_are_not_those_of_means(name):
     """Clients of one group send nearly the same: the least bit differs in every model that several share."""
-    (mean, _), *_ = Federation().play(create(name, {}))
-    (robust, _), *_ = Federation().play(create(name, MEDIAN))
+    (mean, _), *_ = Federation().play(create_algorithm(name, {}))
+    (robust, _), *_ = Federation().play(create_algorithm(name, MEDIAN))
     check_valid(robust, 12)
     assert any(
         one.tobytes() != other.tobytes() for one, other in zip(mean.models, robust.models, strict=True)
@@ -106,8 +106,8 @@ def test_models_of_medians_are_not_those_of_means(name):
 
 @pytest.mark.parametrize("name", AVERAGING)
 def test_mean_is_the_default_and_is_not_written_down(name):
-    assert "aggregate" not in create(name).settings.model_dump()
-    assert create(name, {"aggregate": "mean"}).settings == create(name).settings
-    written = create(name, MEDIAN).settings.model_dump(mode="json")
+    assert "aggregate" not in create_algorithm(name).settings.model_dump()
+    assert create_algorithm(name, {"aggregate": "mean"}).settings == create_algorithm(name).settings
+    written = create_algorithm(name, MEDIAN).settings.model_dump(mode="json")
     assert written["aggregate"] == {"name": "median"}
-    assert create(name, written).settings == create(name, MEDIAN).settings
+    assert create_algorithm(name, written).settings == create_algorithm(name, MEDIAN).settings

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.averaging.fednova import NORMALISER, NormalisedTraining, normaliser
+from fedgrid.algorithms.averaging.fednova import NORMALISER, NormalisedTraining, compute_normaliser
 from fedgrid.algorithms.contract.orders import Presence
-from fedgrid.algorithms.registry import create
-from fedgrid.algorithms.updates.source import InMemory
+from fedgrid.algorithms.registry import create_algorithm
+from fedgrid.algorithms.updates.source import InMemorySource
 from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.uplink.privacy import CentralNoise
 from tests.helpers.quadratic import (
@@ -28,15 +28,15 @@ IMAGES = {0: 10, 1: 30, 2: 20}
 @pytest.mark.parametrize("momentum", [0.5, 0.9])
 def test_steps_with_momentum_count_as_in_the_papers_formula(tau, momentum):
     expected = (tau - momentum * (1 - momentum**tau) / (1 - momentum)) / (1 - momentum)
-    assert normaliser(tau, 0.01, momentum, 0.0) == pytest.approx(expected)
-    assert normaliser(tau, 0.01, 0.0, 0.0) == tau
+    assert compute_normaliser(tau, 0.01, momentum, 0.0) == pytest.approx(expected)
+    assert compute_normaliser(tau, 0.01, 0.0, 0.0) == tau
 
 
 @pytest.mark.parametrize("tau", [1, 2, 7, 40])
 @pytest.mark.parametrize("mu", [0.01, 1.0])
 def test_steps_with_fedproxs_pull_count_as_in_the_papers_formula(tau, mu):
     expected = (1 - (1 - 0.1 * mu) ** tau) / (0.1 * mu)
-    assert normaliser(tau, 0.1, 0.0, mu) == pytest.approx(expected)
+    assert compute_normaliser(tau, 0.1, 0.0, mu) == pytest.approx(expected)
 
 
 def test_pull_and_momentum_together_count_the_weights_of_an_updates_gradients():
@@ -45,7 +45,7 @@ def test_pull_and_momentum_together_count_the_weights_of_an_updates_gradients():
     for _ in range(6):
         velocity = rho * velocity + (-1 + mu * moved)
         moved -= eta * velocity
-    assert normaliser(6, eta, rho, mu) == pytest.approx(moved / eta)
+    assert compute_normaliser(6, eta, rho, mu) == pytest.approx(moved / eta)
 
 
 def reference(rounds, weights, mu=0.0):
@@ -64,7 +64,7 @@ def reference(rounds, weights, mu=0.0):
 
 
 def ours(name, settings, rounds, weights=None, steps=STEPS):
-    algorithm = create(name, settings)
+    algorithm = create_algorithm(name, settings)
     state = algorithm.init(build_quadratic_layout(2), 3, lambda number: np.zeros(2, np.float64), rng())
     for round_index in range(rounds):
         replies = {}
@@ -94,7 +94,10 @@ def replies(normalisers, vectors, num_buffers=0, **options):
     outputs = {NORMALISER: {client: frozen([count]) for client, count in enumerate(normalisers)}}
     size = len(vectors[0])
     return Updates(
-        InMemory(arrays, outputs), build_layout(size - num_buffers, num_buffers), clients=arrays, **options
+        InMemorySource(arrays, outputs),
+        build_layout(size - num_buffers, num_buffers),
+        clients=arrays,
+        **options,
     )
 
 
@@ -116,7 +119,7 @@ def test_under_the_servers_noise_one_mean_is_taken():
     """Of the weights 1 and 1 / 3: client 0 moves it by the clip, one deviation, client 1 by a third."""
     noise = CentralNoise(1.0, 1.0, seed=0, round_index=0)
     NormalisedTraining().means(replies([1, 3], [(2, 2), (12, 12)], noise=noise), [[0, 1]])
-    assert noise.spent() == {0: 1.0, 1: pytest.approx(1 / 3)}
+    assert noise.compute_distances() == {0: 1.0, 1: pytest.approx(1 / 3)}
 
 
 def equal_steps(algorithm, **given):

@@ -7,7 +7,7 @@ import torch
 from fedgrid.algorithms.averaging.fedprox import FedProx, FedProxSettings, ProximalRule
 from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Presence
-from fedgrid.algorithms.registry import create
+from fedgrid.algorithms.registry import create_algorithm
 from tests.helpers.quadratic import QuadraticModel, build_quadratic_layout, train_quadratic
 from tests.helpers.small_cases import frozen, rng
 
@@ -15,7 +15,7 @@ EVERYBODY = Presence((0, 1), (0, 1))
 
 
 def orders(mu, start=(0.0, 0.0)):
-    algorithm = create("fedprox", {"mu": mu})
+    algorithm = create_algorithm("fedprox", {"mu": mu})
     state = algorithm.init(build_quadratic_layout(2), 2, lambda number: frozen(start), rng())
     return algorithm.orders(state, 0, EVERYBODY, rng())
 

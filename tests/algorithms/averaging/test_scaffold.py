@@ -5,7 +5,7 @@ import pytest
 
 from fedgrid.algorithms.contract.orders import Presence
 from fedgrid.algorithms.contract.split import split
-from fedgrid.algorithms.registry import create
+from fedgrid.algorithms.registry import create_algorithm
 from fedgrid.algorithms.updates.updates import Updates
 from tests.helpers.quadratic import (
     CURVATURES,
@@ -58,7 +58,7 @@ def after_round(algorithm, state, sampled, memories, weights=None):
 
 def ours(rounds=SAMPLED, weights=None, memories=None, **settings):
     """Return the same from the algorithm and its local rule; `memories` are the clients'."""
-    algorithm = create("scaffold", settings)
+    algorithm = create_algorithm("scaffold", settings)
     state, memories = start(algorithm), {} if memories is None else memories
     for sampled in rounds:
         state = after_round(algorithm, state, sampled, memories, weights)
@@ -83,7 +83,7 @@ def test_the_servers_variate_is_the_weighted_mean_of_the_clients():
 
 
 def test_orders_carry_the_servers_variate_once_for_all():
-    algorithm = create("scaffold")
+    algorithm = create_algorithm("scaffold")
     state = algorithm.init(build_quadratic_layout(2), 3, lambda number: frozen([0, 0]), rng())
     orders = algorithm.orders(state, 0, Presence((0, 1, 2), (0, 2)), rng())
     assert [order.client for order in orders] == [0, 2]
@@ -97,7 +97,7 @@ UNDER_BNC = {"local": {"name": "scaffold"}}
 def test_as_a_method_under_plain_averaging_it_is_the_algorithm(weights):
     """While weights are equal, or all take part: the method weighs each client's own variate."""
     rounds = SAMPLED if weights is None else [(0, 1, 2)] * 4
-    algorithm, memories = create("fedavg", UNDER_BNC), {}
+    algorithm, memories = create_algorithm("fedavg", UNDER_BNC), {}
     state = start(algorithm)
     for sampled, (model, variate) in zip(rounds, ours(rounds, weights), strict=True):
         state = after_round(algorithm, state, sampled, memories, weights)
@@ -114,7 +114,7 @@ def optimum(clients):
 
 def test_after_a_split_each_cluster_reaches_its_own_optimum():
     """With the parent's variate all three would be pulled towards the parent's optimum for good."""
-    algorithm, memories = create("fedavg", UNDER_BNC), {}
+    algorithm, memories = create_algorithm("fedavg", UNDER_BNC), {}
     state = start(algorithm)
     for _ in range(20):
         state = after_round(algorithm, state, (0, 1, 2), memories)

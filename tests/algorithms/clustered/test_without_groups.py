@@ -5,7 +5,7 @@ import csv
 import pyarrow.parquet as pq
 import pytest
 
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from tests.helpers.small_runs import NOWHERE, play
 
 ROUNDS = 4
@@ -48,7 +48,7 @@ def clusters(tmp_path):
     """Return a function that runs a federation and returns the last clusters, and the temperatures."""
 
     def run(name, split, **training):
-        config = complete(
+        config = complete_config(
             {
                 "clients": 8,
                 "algorithm": {"name": name, **ALGORITHMS[name]},

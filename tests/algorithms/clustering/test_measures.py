@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.clustered.while_training.ocfl import rises
+from fedgrid.algorithms.clustered.while_training.ocfl import has_risen
 
 
 def risen(temperatures, window):
-    return bool(rises(np.array(temperatures), window))
+    return bool(has_risen(np.array(temperatures), window))
 
 
 @pytest.mark.parametrize("window", [1, 2, 3])

@@ -3,9 +3,14 @@
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.clustering.latecomers import place, regroup, split_among, splits
+from fedgrid.algorithms.clustering.latecomers import (
+    place_latecomers,
+    read_past_splits,
+    regroup_clients,
+    split_present,
+)
 from fedgrid.algorithms.contract.base import State
-from fedgrid.algorithms.registry import create
+from fedgrid.algorithms.registry import create_algorithm
 from tests.helpers.small_cases import (
     build_updates,
     check_valid,
@@ -34,21 +39,21 @@ def state_of(labels, models, arrays=None):
 class TestRegroup:
     def test_a_group_starts_from_the_mean_of_its_members_models(self):
         """Models (0, 0), (6, 0), (0, 6): of clients 0, 1 | 2 | 3. Of {0, 2, 3} the mean is (2, 2)."""
-        state = regroup(state_of([0, 0, 1, 2], [(0, 0), (6, 0), (0, 6)]), [[0, 2, 3], [1]])
+        state = regroup_clients(state_of([0, 0, 1, 2], [(0, 0), (6, 0), (0, 6)]), [[0, 2, 3], [1]])
         assert state.labels_K.tolist() == [0, 1, 0, 0]
         assert [model.tolist() for model in state.models] == [[2, 2], [0, 0]]
         assert {model.dtype for model in state.models} == {np.dtype(np.float32)}
 
     def test_each_member_counts_once_in_the_mean_model(self):
         """Three of model (0, 0) and one of (8, 4): (2, 1)."""
-        state = regroup(state_of([0, 0, 1], [(0, 0), (8, 4)]), [[0, 2], [1]], {0: 1, 1: 9, 2: 3})
+        state = regroup_clients(state_of([0, 0, 1], [(0, 0), (8, 4)]), [[0, 2], [1]], {0: 1, 1: 9, 2: 3})
         assert [model.tolist() for model in state.models] == [[6, 3], [0, 0]]
-        state = regroup(state_of([0, 0, 0, 1], [(0, 0), (8, 4)]), [[0, 1, 2, 3]])
+        state = regroup_clients(state_of([0, 0, 0, 1], [(0, 0), (8, 4)]), [[0, 1, 2, 3]])
         assert [model.tolist() for model in state.models] == [[2, 1]]
 
     def test_moments_are_averaged_as_models_are_and_the_rest_is_kept(self):
         arrays = {"cluster_first": frozen([[1, 1], [3, 5]]), "temperatures": frozen([0.5], np.float64)}
-        state = regroup(state_of([0, 1], [(0, 0), (2, 2)], arrays), [[0, 1]])
+        state = regroup_clients(state_of([0, 1], [(0, 0), (2, 2)], arrays), [[0, 1]])
         assert state.arrays["cluster_first"].tolist() == [[2, 3]]
         assert state.arrays["cluster_first"].dtype == np.float32
         assert state.arrays["temperatures"].tolist() == [0.5]
@@ -65,7 +70,7 @@ class TestRegroup:
     )
     def test_client_in_no_group_goes_where_most_of_its_cluster_goes(self, before, groups, after):
         """Groups are numbered by their first member."""
-        state = regroup(state_of(before, [(0, 0), (4, 4)]), groups)
+        state = regroup_clients(state_of(before, [(0, 0), (4, 4)]), groups)
         assert state.labels_K.tolist() == after
 
     def test_waiting_client_keeps_waiting_and_joins_the_successor_of_the_nearest_part(self):
@@ -76,21 +81,21 @@ class TestRegroup:
         """
         first = build_updates(clients(EAST, EAST, NORTH, NORTH), absent={4})
         arrays = {"cluster_first": frozen([[5, 5]])}
-        before = split_among(state_of([0] * 5, [(7, 7)], arrays), 0, [[0, 1], [2, 3]], first)
-        state = freeze(regroup(before, [[0, 2, 3], [1]]))
+        before = split_present(state_of([0] * 5, [(7, 7)], arrays), 0, [[0, 1], [2, 3]], first)
+        state = freeze(regroup_clients(before, [[0, 2, 3], [1]]))
         assert state.labels_K.tolist() == [0, 1, 0, 0, 2]
         assert len(state.models) == len(state.arrays["cluster_first"]) == 3
         assert read_model(state, 4) == [7, 7]
-        (node,) = splits(state)
+        (node,) = read_past_splits(state)
         assert (node.waiting, node.parts_D.tolist()) == (2, [0, 0])
         for vector in (EAST, NORTH):
-            after, _, reasons = place(state, build_updates({4: vector}))
+            after, _, reasons = place_latecomers(state, build_updates({4: vector}))
             assert after.labels_K.tolist() == [0, 1, 0, 0, 0]
             assert set(reasons) == {4}
 
     def test_absent_clients_do_not_count_in_the_start_models(self):
         """Client 3 of model (9, 9) follows its cluster; the mean is of (0, 0) and (0, 0)."""
-        state = regroup(state_of([0, 0, 1, 1], [(0, 0), (9, 9)]), [[0, 1], [2]])
+        state = regroup_clients(state_of([0, 0, 1, 1], [(0, 0), (9, 9)]), [[0, 1], [2]])
         assert [model.tolist() for model in state.models] == [[0, 0], [9, 9]]
 
 
@@ -99,7 +104,7 @@ def test_two_shots_cluster_at_two_rises_and_at_no_third(answers):
     models (3, 0) and (2, 1) have mean (2.5, 0.5), which (1, 0) and (-1, 0) do not move.
     """
     asked = answers([0, 1], [0, 0], [1, 0])
-    history = play(create("ocfl-kmeans", {"few_shot": 2}), [COLD, WARM, COLD, HOT, COLD, HOT], 2)
+    history = play(create_algorithm("ocfl-kmeans", {"few_shot": 2}), [COLD, WARM, COLD, HOT, COLD, HOT], 2)
     assert rounds_clustered(history) == [1, 3]
     assert len(asked) == 2
     assert [partition(state) for state, _ in history] == [
@@ -113,7 +118,7 @@ def test_two_shots_cluster_at_two_rises_and_at_no_third(answers):
 
 def test_a_rise_without_clusters_uses_none_of_the_shots(answers):
     answers([0, 1], [-1, -1], [0, 0])
-    history = play(create("ocfl-kmeans", {"few_shot": 2}), [COLD, WARM, COLD, HOT, COLD, WARM], 2)
+    history = play(create_algorithm("ocfl-kmeans", {"few_shot": 2}), [COLD, WARM, COLD, HOT, COLD, WARM], 2)
     assert rounds_clustered(history) == [1, 5]
     assert partition(history[3][0]) == sets([0], [1])
     assert partition(history[5][0]) == sets([0, 1])
@@ -127,7 +132,7 @@ def test_the_moments_of_a_new_cluster_are_the_mean_of_its_members(answers):
     """
     answers([0, 1], [0, 0])
     settings = {"few_shot": 2, "server_optimizer": "momentum", "server_momentum": 0.5}
-    history = play(create("ocfl-kmeans", settings), [COLD, WARM, COLD, HOT], 2)
+    history = play(create_algorithm("ocfl-kmeans", settings), [COLD, WARM, COLD, HOT], 2)
     assert [model.tolist() for model in history[2][0].models] == [[4.25, 0], [2.75, 1.5]]
     assert [model.tolist() for model in history[3][0].models] == [[4.25, 0.875]]
     assert history[3][0].arrays["cluster_first"].tolist() == [[0.75, 0.125]]
@@ -140,7 +145,7 @@ def test_two_shots_with_clients_absent_at_both_rises(answers):
     the first) are with 0 now.
     """
     answers([0, 0, 1, 1], [0, 0, 1])
-    algorithm = create("ocfl-kmeans", {"few_shot": 2})
+    algorithm = create_algorithm("ocfl-kmeans", {"few_shot": 2})
     cold = clients(*[EAST] * 5)
     both = clients(EAST, EAST, NORTH, NORTH)
     rounds = [
@@ -165,6 +170,6 @@ def test_two_shots_with_clients_absent_at_both_rises(answers):
 def test_with_recluster_every_clients_are_clustered_anew_whatever_the_temperature():
     """One shot in round 2; then every second round, cold or not, as an update that is turned round shows."""
     settings = {"clusterer": {"num_clusters": 2}, "recluster_every": 2}
-    history = play(create("ocfl-kmeans", settings), [COLD, WARM, COLD, HOT, COLD, COLD], 2)
+    history = play(create_algorithm("ocfl-kmeans", settings), [COLD, WARM, COLD, HOT, COLD, COLD], 2)
     assert [diagnostics.clustered for _, diagnostics in history] == [False, True, False, True, False, True]
     assert [int(state.arrays["last_shot"][0]) for state, _ in history[1:]] == [1, 1, 3, 3, 5]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.clustering.measures import temperature
+from fedgrid.algorithms.clustering.measures import compute_temperature
 from tests.helpers.small_cases import build_updates, clients
 
 
@@ -22,11 +22,11 @@ def test_temperature_of_a_few_vectors(vectors, expected):
 
     Three: distances 1, 1, 2 give |D|_F^2 = 2 (1 + 1 + 4) = 12 and T = sqrt(12) / (2 sqrt(6)) = sqrt(1/2).
     """
-    assert temperature(build_updates(clients(*vectors)).cosine_distances_KK) == pytest.approx(
+    assert compute_temperature(build_updates(clients(*vectors)).cosine_distances_KK) == pytest.approx(
         expected, abs=1e-6
     )
 
 
 @pytest.mark.parametrize("num_clients", [0, 1])
 def test_fewer_than_two_clients_have_temperature_zero(num_clients):
-    assert temperature(np.zeros((num_clients, num_clients))) == 0.0
+    assert compute_temperature(np.zeros((num_clients, num_clients))) == 0.0

@@ -5,16 +5,16 @@ import pytest
 
 from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Adaptation, Presence, Traffic
-from fedgrid.algorithms.personalised.lg_fedavg import personal_ranges
-from fedgrid.algorithms.registry import create
+from fedgrid.algorithms.personalised.lg_fedavg import find_personal_ranges
+from fedgrid.algorithms.registry import create_algorithm
 from fedgrid.algorithms.updates.source import Layout
 from fedgrid.engine.federation.clients.messages import EvaluateTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
-from fedgrid.engine.federation.inputs import pixels
-from fedgrid.engine.federation.models.flat_vectors import initial_vector
-from fedgrid.engine.federation.training.confusion import scores
+from fedgrid.engine.federation.inputs import image_inputs
+from fedgrid.engine.federation.models.flat_vectors import draw_initial_vector
+from fedgrid.engine.federation.training.confusion import compute_scores
 from fedgrid.engine.runtime.run import checkpoint
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.run.prepare import prepare_setup
 from tests.helpers.small_cases import rng
 from tests.helpers.small_runs import CLIENTS, NOWHERE, CountingPool, config, content, play, rows
 
@@ -33,7 +33,7 @@ MODEL, HEAD = 21674, 96 * 10 + 10
     [(0, [(0, 40)]), (1, [(0, 16), (31, 40)]), (2, [(0, 8)]), (3, []), (9, [])],
 )
 def test_buffers_stay_with_the_layer_that_they_belong_to(shared, expected):
-    assert personal_ranges(NORMALISED, shared) == expected
+    assert find_personal_ranges(NORMALISED, shared) == expected
 
 
 def run(shared=1, rounds=3, **given):
@@ -49,7 +49,7 @@ def columns(run, root, *names):
 
 def model_of(folder, round_number):
     """Return the server's only model."""
-    return checkpoint.load(folder, round_number).state.models[0]
+    return checkpoint.load_state(folder, round_number).state.models[0]
 
 
 TESTED = ("train_loss", "local_own_loss", "local_own_accuracy", "personalised_loss", "personalised_accuracy")
@@ -85,16 +85,16 @@ def test_clients_are_tested_with_the_shared_layer_over_their_own_lower_ones(tmp_
     ours = run(1)
     folder = play(ours, tmp_path)
     model = model_of(folder, 3)
-    setup, _ = prepare(ours, NOWHERE)
-    initial = initial_vector(ours.model, pixels(1, 8, 8), 10, ours.root_seed, 0)
+    setup, _ = prepare_setup(ours, NOWHERE)
+    initial = draw_initial_vector(ours.model, image_inputs(1, 8, 8), 10, ours.root_seed, 0)
     assert model[:-HEAD].tolist() == initial[:-HEAD].tolist()
     assert not np.isclose(model[-HEAD:], initial[-HEAD:]).all()
-    memories = checkpoint.load(folder, 3).memories
+    memories = checkpoint.load_state(folder, 3).memories
     last = [row for row in rows(ours, tmp_path, "clients") if row["round"] == 3]
     for client, row in enumerate(last):
         whole = np.concatenate([memories[client]["personal"], model[-HEAD:]])
         [report] = ClientWorker(setup).evaluate([EvaluateTask(client, 0)], [whole])
-        assert scores([report.own])[0]["loss"] == row["personalised_loss"]
+        assert compute_scores([report.own])[0]["loss"] == row["personalised_loss"]
         assert row["generalised_loss"] is None
 
 
@@ -109,7 +109,7 @@ def test_warm_up_is_fedavg_and_shares_its_rounds(tmp_path):
 
 
 def test_orders_and_served_models_change_with_the_end_of_the_warm_up():
-    algorithm = create("lg-fedavg", {"shared": 1, "warmup_rounds": 1})
+    algorithm = create_algorithm("lg-fedavg", {"shared": 1, "warmup_rounds": 1})
     state = algorithm.init(NORMALISED, 2, lambda number: np.zeros(40, np.float32), rng())
     everybody = Presence((0, 1), (0, 1))
     assert [order.rule for order in algorithm.orders(state, 0, everybody, rng())] == [PLAIN, PLAIN]

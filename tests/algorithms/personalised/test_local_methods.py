@@ -3,8 +3,8 @@
 import pytest
 
 from fedgrid.algorithms.averaging.fedprox import ProximalRule
-from fedgrid.algorithms.registry import ALGORITHMS, create
-from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
+from fedgrid.algorithms.registry import ALGORITHMS, create_algorithm
+from fedgrid.engine.runtime.plugins.run_algorithm import build_algorithm
 from tests.helpers.small_cases import Federation, build_orders
 from tests.helpers.small_runs import build_early_run, config, content, play, rows
 
@@ -19,7 +19,7 @@ def pulled(name, mu, **given):
 
 @pytest.mark.parametrize("name", TAKES_IT)
 def test_every_order_carries_the_rule_before_and_after_a_clustering(name):
-    algorithm = create(name, {"local": {"name": "fedprox", "mu": 0.5}})
+    algorithm = create_algorithm(name, {"local": {"name": "fedprox", "mu": 0.5}})
     for state, _ in Federation().play(algorithm):
         rules = [order.rule for order in build_orders(algorithm, state, range(12), 3).values()]
         assert rules == [ProximalRule(mu=0.5)] * 12
@@ -58,4 +58,4 @@ def test_it_is_part_of_the_id_and_survives_json():
     run = pulled("ocfl-kmeans", 0.1)
     assert run.algorithm.local == {"name": "fedprox", "mu": 0.1}
     assert len({run.run_id, pulled("ocfl-kmeans", 0.2).run_id, config("ocfl-kmeans").run_id}) == 3
-    assert algorithm_of(run).settings.local.mu == 0.1
+    assert build_algorithm(run).settings.local.mu == 0.1

@@ -7,7 +7,7 @@ from torch import nn
 
 from fedgrid.algorithms.contract.orders import Adaptation, Presence
 from fedgrid.algorithms.personalised.per_fedavg import AdaptRule, MetaRule
-from fedgrid.algorithms.registry import create
+from fedgrid.algorithms.registry import create_algorithm
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
 from fedgrid.engine.federation.training import local
 from fedgrid.engine.federation.training.settings import LocalTraining
@@ -82,7 +82,7 @@ def train(num_images, epochs=1, variant="first-order", alpha=ALPHA, rule=None, m
     """Return the result of our training."""
     images, labels = data(num_images)
     values = {"optimizer": "sgd", "learning_rate": BETA, "local_epochs": epochs, **training}
-    return local.train(
+    return local.train_client(
         FlatModule(nn.Sequential(nn.Flatten(), nn.Linear(PIXELS, CLASSES))),
         start(),
         torch.from_numpy(images),
@@ -135,7 +135,7 @@ def test_adaptation_takes_plain_steps_of_alpha_whatever_the_optimizer(training):
 
 
 def served(**settings):
-    algorithm = create("per-fedavg", settings)
+    algorithm = create_algorithm("per-fedavg", settings)
     state = algorithm.init(build_quadratic_layout(2), 3, lambda number: np.zeros(2, np.float32), rng())
     orders = algorithm.orders(state, 0, Presence((0, 1, 2), (0, 2)), rng())
     return orders, algorithm.served(state)

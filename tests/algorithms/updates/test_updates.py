@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fedgrid.algorithms.updates import products as module
-from fedgrid.algorithms.updates.products import mean_of
-from fedgrid.algorithms.updates.source import InMemory
+from fedgrid.algorithms.updates.products import compute_mean
+from fedgrid.algorithms.updates.source import InMemorySource
 from fedgrid.algorithms.updates.updates import Updates
 from tests.helpers.small_cases import build_layout, build_updates, clients, frozen, rng
 
@@ -39,7 +39,7 @@ def _block(request, monkeypatch):
 def in_tiles(monkeypatch):
     """Multiply short vectors as long ones: blocks of 300 entries, in tiles of 64, the last one not full."""
     monkeypatch.setattr(module, "_has_small_kernels", lambda: True)
-    for name, value in {"LONG": 0, "BLOCK": 300, "TILE": 64}.items():
+    for name, value in {"LONG_VECTOR": 0, "BLOCK": 300, "TILE": 64}.items():
         monkeypatch.setattr(module, name, value)
 
 
@@ -119,8 +119,8 @@ def test_products_of_whole_numbers_are_exact(num_clients):
 
 def test_only_long_vectors_are_multiplied_in_tiles_and_only_by_the_kernels_for_it(monkeypatch):
     chosen = []
-    monkeypatch.setattr(module, "LONG", 1000)
-    for name in ("_block_products", "_tiled_products"):
+    monkeypatch.setattr(module, "LONG_VECTOR", 1000)
+    for name in ("_multiply_block", "_multiply_tiles"):
         original = getattr(module, name)
         monkeypatch.setattr(
             module, name, lambda *given, name=name, do=original: (chosen.append(name), do(*given))[1]
@@ -128,7 +128,7 @@ def test_only_long_vectors_are_multiplied_in_tiles_and_only_by_the_kernels_for_i
     for has_kernels, size in ((True, 1000), (True, 999), (False, 1000)):
         monkeypatch.setattr(module, "_has_small_kernels", lambda answer=has_kernels: answer)
         assert build_updates(random_vectors(2, size)).products.common > 0
-    assert chosen == ["_tiled_products", "_block_products", "_block_products"]
+    assert chosen == ["_multiply_tiles", "_multiply_block", "_multiply_block"]
 
 
 def test_tiles_are_of_the_same_bits_wherever_the_updates_lie_in_memory(monkeypatch):
@@ -245,7 +245,7 @@ def test_a_mean_direction_by_hand():
     assert view.select([2]).mean_direction().tolist() == [0, 0, 0]
 
 
-class Recorded(InMemory):
+class Recorded(InMemorySource):
     """A source that caches statistics, and notes what it is asked for."""
 
     def __init__(self, vectors, known=None, outputs=None):
@@ -375,9 +375,9 @@ class TestWeightedMeans:
         rng = np.random.default_rng(num_rows)
         rows = [rng.standard_normal(50).astype(np.float32) for _ in range(num_rows)]
         shares = tuple(rng.random(num_rows).tolist())
-        assert mean_of(rows, None).tobytes() == np.mean(rows, axis=0, dtype=np.float64).tobytes()
+        assert compute_mean(rows, None).tobytes() == np.mean(rows, axis=0, dtype=np.float64).tobytes()
         weighted = np.average(np.array(rows, np.float64), axis=0, weights=shares)
-        assert mean_of(rows, shares).tobytes() == weighted.tobytes()
+        assert compute_mean(rows, shares).tobytes() == weighted.tobytes()
 
     def test_a_view_and_its_parts_take_means_by_the_weights_of_the_run(self):
         view = build_updates(clients((3, 0), (7, 4), (5, 5)), weights={0: 1, 1: 3, 2: 10})
@@ -523,7 +523,7 @@ def test_of_models_far_smaller_differences_count():
     """Two models of norm 31 that differ by 3e-3 are two, if they are not taken for updates."""
     rows = rng().normal(size=1000) * (1 + 1e-4 * rng(1).normal(size=(2, 1000)))
     assert not build_updates(clients(*rows)).euclidean_distances_KK.any()
-    apart = build_updates(clients(*rows), least=module.MODELS).euclidean_distances_KK[0, 1]
+    apart = build_updates(clients(*rows), least=module.MODEL_PRECISION).euclidean_distances_KK[0, 1]
     assert apart == pytest.approx(np.linalg.norm(rows[0] - rows[1]), rel=1e-3)
 
 

@@ -10,14 +10,14 @@ from fedgrid.engine.federation.errors import (
     ConfigError,
     FinalError,
     RunError,
-    hint,
+    client_error_context,
     is_final,
-    of_client,
-    unknown,
-    unknown_key,
+    suggest_name,
+    unknown_key_error,
+    unknown_name_error,
 )
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.configuration.validation import key_of
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.configuration.validation import find_key
 
 NOWHERE = Path("no-data-needed")
 
@@ -46,12 +46,12 @@ NOWHERE = Path("no-data-needed")
 )
 def test_a_refused_configuration_names_its_key(given, key):
     with pytest.raises(ConfigError) as caught:
-        complete(given, NOWHERE)
-    assert key_of(caught.value) == key
+        complete_config(given, NOWHERE)
+    assert find_key(caught.value) == key
 
 
 def test_error_without_a_key_has_an_empty_path():
-    assert key_of(ConfigError("no room on the disk")) == ()
+    assert find_key(ConfigError("no room on the disk")) == ()
 
 
 def test_key_survives_pickling():
@@ -88,7 +88,7 @@ def test_a_plugins_slips_are_final_and_what_may_pass_is_not(error, final):
     with pytest.raises(type(error)) as caught:
         module["fail"]()
     assert is_final(caught.value) is final
-    with pytest.raises(RunError, match="^client 3, round 2: ") as at_a_client, of_client(3, 1):
+    with pytest.raises(RunError, match="^client 3, round 2: ") as at_a_client, client_error_context(3, 1):
         module["fail"]()
     assert is_final(at_a_client.value) is final
 
@@ -99,23 +99,23 @@ def test_an_unexpected_error_of_our_own_code_is_retried():
 
 
 def test_unknown_names_list_the_nearest_and_all_known():
-    assert str(unknown("model", "resnet", ["resnet34", "tinyvgg"])) == (
+    assert str(unknown_name_error("model", "resnet", ["resnet34", "tinyvgg"])) == (
         "unknown model 'resnet'; did you mean 'resnet34'? known: resnet34, tinyvgg"
     )
-    assert str(unknown("axis", "x", ["seed"])) == "unknown axis 'x'; known: seed"
-    assert str(unknown("model", "x.py", ["tinyvgg"])) == (
+    assert str(unknown_name_error("axis", "x", ["seed"])) == "unknown axis 'x'; known: seed"
+    assert str(unknown_name_error("model", "x.py", ["tinyvgg"])) == (
         "unknown model 'x.py'; one of your own: --plugin x.py, and the name that it has there; known: tinyvgg"
     )
-    assert str(unknown_key("rouns", "training", ["rounds"])) == (
+    assert str(unknown_key_error("rouns", "training", ["rounds"])) == (
         "unknown key 'rouns' in training; did you mean 'rounds'? allowed: rounds"
     )
-    assert str(unknown_key("x", "", ["rounds"])) == "unknown key 'x'; allowed: rounds"
+    assert str(unknown_key_error("x", "", ["rounds"])) == "unknown key 'x'; allowed: rounds"
 
 
 def test_hint_is_empty_if_no_name_is_near():
-    assert hint("mnits", ["mnist", "digits"]) == "did you mean 'mnist'? "
-    assert hint("x", ["mnist", "digits"]) == ""
-    assert hint("lr", ["seed"], inner={"learning_rate": "training.learning_rate"}) == (
+    assert suggest_name("mnits", ["mnist", "digits"]) == "did you mean 'mnist'? "
+    assert suggest_name("x", ["mnist", "digits"]) == ""
+    assert suggest_name("lr", ["seed"], nested_keys={"learning_rate": "training.learning_rate"}) == (
         "did you mean 'training.learning_rate'? "
     )
-    assert hint("acuracy", ["ari", "pa"], {"accuracy": "pa"}) == "did you mean 'pa'? "
+    assert suggest_name("acuracy", ["ari", "pa"], {"accuracy": "pa"}) == "did you mean 'pa'? "

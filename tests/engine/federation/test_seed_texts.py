@@ -14,9 +14,9 @@ from fedgrid.engine.federation import seeds
 from fedgrid.engine.federation.before_training import setup
 from fedgrid.engine.federation.configuration.run_config import Move
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.dealing.kinds import kind_of
+from fedgrid.engine.federation.dealing.kinds import find_kind
 from fedgrid.engine.federation.partition.settings import Split
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from tests.helpers.partitions import deal_labels
 
 TEXTS = {
@@ -44,34 +44,34 @@ WRITERS = np.arange(960) // 120
 @pytest.fixture
 def drawn_from(monkeypatch):
     """The names of scenarios in the texts that seeds are drawn from during the test."""
-    names, number = set(), seeds._number
+    names, number = set(), seeds._hash_to_int
 
     def noted(text):
         names.update(re.findall(r"[^\s/,]*-6[^\s/,]*", text))
         return number(text)
 
-    monkeypatch.setattr(seeds, "_number", noted)
+    monkeypatch.setattr(seeds, "_hash_to_int", noted)
     return names
 
 
 def split_of(kind, **options):
-    return Split(kind=kind, **{**kind_of(kind).DEFAULTS, **options})
+    return Split(kind=kind, **{**find_kind(kind).DEFAULTS, **options})
 
 
 def deal(kind, dataset="digits", **options):
     of_pool = {"groups": WRITERS} if kind == "natural" else {}
-    options = {**kind_of(kind).DEFAULTS, **options}
+    options = {**find_kind(kind).DEFAULTS, **options}
     return deal_labels(LABELS, kind, 6, dataset=dataset, of_pool=of_pool, **options)
 
 
 def root_seed(kind, dataset="digits"):
     given = {"dataset": dataset, "split": split_of(kind)}
-    return complete({"clients": 6}, NOWHERE).model_copy(update=given).root_seed
+    return complete_config({"clients": 6}, NOWHERE).model_copy(update=given).root_seed
 
 
 @OF_EACH_SPLIT
 def test_root_seed_of_a_run(split, text):
-    assert root_seed(split) == seeds.root_seed(text, 0)
+    assert root_seed(split) == seeds.derive_root_seed(text, 0)
 
 
 @OF_EACH_SPLIT
@@ -90,16 +90,16 @@ def test_validation_images(split, text, drawn_from):
 def test_images_of_a_client_that_drifts(split, drawn_from):
     pool = ImageSet(np.zeros((len(LABELS), 1, 8, 8), np.uint8), LABELS)
     given = {"split": split_of(split), "drift": {1: Move(round=2, to=1)}}
-    config = complete({"clients": 6}, NOWHERE).model_copy(update=given)
-    partition = setup.deal(config, (pool, pool), 10)
+    config = complete_config({"clients": 6}, NOWHERE).model_copy(update=given)
+    partition = setup.deal_images(config, (pool, pool), 10)
     drawn_from.clear()
-    setup.deal_again(config, (pool, pool), 10, partition)
+    setup.deal_after_moves(config, (pool, pool), 10, partition)
     assert drawn_from == {TEXTS[split]}
 
 
 def test_own_images_are_dealt_by_their_format_and_trained_by_their_name(drawn_from):
     deal("rotated", dataset="folder:/home/me/cats")
     assert drawn_from == {"folder-6-rotated-balanced"}
-    assert root_seed("rotated", "folder:cats@3f2a91c0d4e5") == seeds.root_seed(
+    assert root_seed("rotated", "folder:cats@3f2a91c0d4e5") == seeds.derive_root_seed(
         "folder_cats-6-rotated-balanced", 0
     )

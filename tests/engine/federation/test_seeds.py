@@ -6,11 +6,11 @@ import sys
 import numpy as np
 import pytest
 
-from fedgrid.engine.federation.seeds import generator, root_seed
+from fedgrid.engine.federation.seeds import derive_root_seed, make_generator
 
 
 def draws(seed=0, purpose="batches", **place):
-    return generator(seed, purpose, **place).integers(2**63, size=4).tolist()
+    return make_generator(seed, purpose, **place).integers(2**63, size=4).tolist()
 
 
 def test_same_arguments_give_the_same_numbers():
@@ -41,23 +41,26 @@ def test_digits_moved_between_arguments_give_other_numbers():
 
 
 def test_scenarios_with_the_same_seed_draw_independently():
-    assert draws(root_seed("mnist-15-overlapping-balanced", 0)) != draws(
-        root_seed("fmnist-15-overlapping-balanced", 0)
+    assert draws(derive_root_seed("mnist-15-overlapping-balanced", 0)) != draws(
+        derive_root_seed("fmnist-15-overlapping-balanced", 0)
     )
 
 
 def test_digits_moved_from_scenario_to_seed_give_other_numbers():
-    assert root_seed("folder_a-1", 2) != root_seed("folder_a-", 12)
-    assert root_seed("folder_1/1", 2) != root_seed("folder_1", 2)
+    assert derive_root_seed("folder_a-1", 2) != derive_root_seed("folder_a-", 12)
+    assert derive_root_seed("folder_1/1", 2) != derive_root_seed("folder_1", 2)
 
 
 def test_root_seed_is_the_first_half_of_a_sha256():
     """`printf 'scenario digits-15-nonoverlapping-balanced/0' | sha256sum` starts with these digits."""
-    assert f"{root_seed('digits-15-nonoverlapping-balanced', 0):032x}" == "4b55506254ebbcf158d5c955d83e098e"
+    assert (
+        f"{derive_root_seed('digits-15-nonoverlapping-balanced', 0):032x}"
+        == "4b55506254ebbcf158d5c955d83e098e"
+    )
 
 
 def test_generators_are_independent():
-    first, second = generator(0, "batches", client=0), generator(0, "batches", client=1)
+    first, second = make_generator(0, "batches", client=0), make_generator(0, "batches", client=1)
     first.random(1000)
     assert second.integers(2**63, size=4).tolist() == draws(client=1)
 
@@ -74,10 +77,10 @@ def test_the_global_generator_is_neither_read_nor_written():
 def test_another_process_draws_the_same_numbers():
     """Python salts `hash` anew in every process; a seed made of it would be another one in every actor."""
     program = (
-        "from fedgrid.engine.federation.seeds import generator\n"
-        "print(generator(7, 'batches', client=1).integers(2**63))"
+        "from fedgrid.engine.federation.seeds import make_generator\n"
+        "print(make_generator(7, 'batches', client=1).integers(2**63))"
     )
     printed = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     ).stdout
-    assert int(printed) == generator(7, "batches", client=1).integers(2**63)
+    assert int(printed) == make_generator(7, "batches", client=1).integers(2**63)

@@ -28,6 +28,6 @@ def machine(tmp_path, monkeypatch, uri):
 
     def storage(name):
         monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / name))
-        return Storage.of(uri)
+        return Storage.from_text(uri)
 
     return storage

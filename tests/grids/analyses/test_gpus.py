@@ -7,7 +7,7 @@ from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.analyses.analysis import Analysis, AnalysisSettings, Artifacts
-from fedgrid.grids.analyses.command import Result, analyse
+from fedgrid.grids.analyses.command import AnalysisEnd, analyse_runs
 from fedgrid.grids.ray_cluster import cluster
 from tests.helpers.explained import GRID
 from tests.helpers.small_grid import NOWHERE
@@ -35,12 +35,12 @@ def useless_gpu(monkeypatch):
     monkeypatch.setattr(NvidiaGPUAcceleratorManager, "get_current_node_num_accelerators", lambda: 1)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr("ray.is_initialized", lambda: False)
-    monkeypatch.setattr(cluster, "address", lambda: cluster.LOCAL)
+    monkeypatch.setattr(cluster, "find_address", lambda: cluster.LOCAL)
 
 
 def run(storage, analysis, **options):
     how = {"as_json": True, **options}
-    return analyse(analysis, GRID, storage, NOWHERE, AnalysisSettings(), Console(quiet=True), **how)
+    return analyse_runs(analysis, GRID, storage, NOWHERE, AnalysisSettings(), Console(quiet=True), **how)
 
 
 def test_gpu_that_torch_cannot_use_is_not_silently_left_for_the_cpu(storage):
@@ -56,4 +56,4 @@ def test_gpu_that_torch_cannot_use_is_not_silently_left_for_the_cpu(storage):
     ids=["dry run of what uses no GPU", "in this process"],
 )
 def test_gpu_that_nothing_uses_is_not_looked_at(storage, analysis, how):
-    assert run(storage, analysis, **how) == Result()
+    assert run(storage, analysis, **how) == AnalysisEnd()

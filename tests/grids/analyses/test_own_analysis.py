@@ -12,15 +12,15 @@ from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.leases.lease import Lease
-from fedgrid.engine.runtime.leases.storage_id import claim
+from fedgrid.engine.runtime.leases.storage_id import claim_storage_id
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.plugin import read_source
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import AnalysisSettings, Context
-from fedgrid.grids.analyses.command import Result, analyse
+from fedgrid.grids.analyses.command import AnalysisEnd, analyse_runs
 from fedgrid.grids.analyses.execute import _task
-from fedgrid.grids.analyses.report import describe_runs, find_results, sections, selected_jobs
+from fedgrid.grids.analyses.report import build_sections, describe_runs, find_results, read_selected_jobs
 from fedgrid.grids.cli.actions.analyses import find_analysis, list_analyses, read_options
 from fedgrid.grids.following.session import TrackerSession
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -39,22 +39,22 @@ PLUGIN = Path(__file__).parents[3] / "docs" / "spread.py"
 @pytest.fixture(autouse=True)
 def plugin():
     """The plugin is in use."""
-    active.use([PLUGIN])
+    active.use_plugins([PLUGIN])
     yield
-    active.use()
+    active.use_plugins()
 
 
 def run(storage, **options):
     how = {"in_process": True, "as_json": True, **options}
     own, console = find_analysis("spread"), Console(quiet=True)
-    return analyse(own, GRID, storage, NOWHERE, AnalysisSettings(), console, **how)
+    return analyse_runs(own, GRID, storage, NOWHERE, AnalysisSettings(), console, **how)
 
 
 def test_command_computes_resumes_and_logs_a_number_of_each_run(finished, tmp_path):
     root = new_storage(tmp_path / "runs")
     shutil.copytree(finished.root, root, dirs_exist_ok=True)
-    claim(Storage(root))
-    TrackerSession(MlflowTracker, TrackedGrid(GRID, Storage(root))).update(RUNS[1])
+    claim_storage_id(Storage(root))
+    TrackerSession(MlflowTracker, TrackedGrid(GRID, Storage(root))).update_run(RUNS[1])
     command = ("analyse", GRID, "spread", "--plugin", PLUGIN, "--storage", root, "--in-process", "--json")
     first, again = (fedgrid(*command).events[-1] for _ in range(2))
     assert (first["jobs"], first["done_before"], first["failed"]) == (2, 0, 0)
@@ -73,12 +73,12 @@ def test_command_computes_resumes_and_logs_a_number_of_each_run(finished, tmp_pa
 def test_report_has_a_section_if_the_plugin_is_named(storage, capsys):
     run(storage)
     grid = GridFolder(storage, GRID)
-    [section] = sections(list_analyses([PLUGIN]), grid, storage, published=False)
+    [section] = build_sections(list_analyses([PLUGIN]), grid, storage, published=False)
     assert (section.name, section.title) == ("analysis-spread", "Spread")
     [table] = section.items
     assert [row.name for row in table.rows] == ["fedavg", "ocfl-kmeans"]
     assert table.rows[0].cells[0].value == 0
-    assert list(sections(list_analyses([]), grid, storage, published=False)) == []
+    assert list(build_sections(list_analyses([]), grid, storage, published=False)) == []
     assert "lacks the analysis spread" in capsys.readouterr().err
 
 
@@ -86,7 +86,7 @@ def test_changed_code_is_computed_again(storage, tmp_path, capsys):
     run(storage)
     changed = tmp_path / "changed.py"
     changed.write_text(PLUGIN.read_text() + "# changed\n")
-    active.use([changed])
+    active.use_plugins([changed])
     run(storage)
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert (first["done_before"], second["done_before"]) == (0, 0)
@@ -95,7 +95,7 @@ def test_changed_code_is_computed_again(storage, tmp_path, capsys):
 def test_draws_from_any_generator_are_seeded_for_each_job(storage, tmp_path, capsys):
     drawing = tmp_path / "drawing.py"
     drawing.write_text(PLUGIN.read_text().replace("float(distances_C.mean())", "float(np.random.rand())"))
-    active.use([drawing])
+    active.use_plugins([drawing])
     found = []
     for seed in range(2):
         np.random.seed(seed)  # noqa: NPY002
@@ -112,7 +112,7 @@ def runs_own(tmp_path):
     path = tmp_path / "runs_own.py"
     path.write_text(PLUGIN.read_text() + "# of a run\n")
     source = read_source(path)
-    active.know([source])
+    active.register_sources([source])
     return source
 
 
@@ -122,7 +122,7 @@ def test_results_are_of_the_file_that_was_named_although_a_run_s_plugin_has_one_
     """Its digest was written beside the numbers of the other: asked for by its file, they were its own."""
     named = find_analysis("spread")
     key = named.key(AnalysisSettings())
-    active.activate([runs_own.digest])
+    active.activate_plugins([runs_own.digest])
     assert named.key(AnalysisSettings()) == key
     assert find_analysis("spread").key(AnalysisSettings()) != key
 
@@ -135,12 +135,12 @@ def test_task_computes_what_was_named_by_the_plugins_of_the_run(storage, runs_ow
     with Lease(storage, GRID) as lease:
         cause, _ = _task(work, lease.token, [read_source(PLUGIN), runs_own], {})
     assert cause is None
-    assert [source.digest for source in active.files()] == [runs_own.digest]
+    assert [source.digest for source in active.list_plugin_files()] == [runs_own.digest]
 
 
 def test_asked_to_stop_leaves_the_rest_for_later(storage, monkeypatch):
-    monkeypatch.setattr(GridFolder, "stop_asked", lambda grid: True)
-    assert run(storage) == Result(stopped=True)
+    monkeypatch.setattr(GridFolder, "is_stop_requested", lambda grid: True)
+    assert run(storage) == AnalysisEnd(stopped=True)
     assert list(storage.root.glob("*/analyses/*")) == []
 
 
@@ -154,10 +154,12 @@ def test_unknown_names_and_settings_are_refused(storage):
 def test_results_of_another_run_are_not_believed_where_the_states_are_gone(storage):
     run(storage)
     own = find_analysis("spread")
-    jobs = selected_jobs(own, GridFolder(storage, GRID), RUNS)
+    jobs = read_selected_jobs(own, GridFolder(storage, GRID), RUNS)
     for path in storage.root.glob("*/state-*.safetensors"):
         path.unlink()
-    marks = [next(folder_of(storage.root, run).glob("analyses/spread-*[0-9a-f].json")) for run in RUNS]
+    marks = [
+        next(build_folder_path(storage.root, run).glob("analyses/spread-*[0-9a-f].json")) for run in RUNS
+    ]
     shutil.copy(marks[1], marks[0])
     there, missing = find_results(own, jobs, describe_runs(RUNS, storage), storage)
     assert ([result.job for result in there], len(missing)) == ([jobs[1]], 1)

@@ -11,7 +11,13 @@ import pytest
 from fedgrid.engine.federation.errors import DataError, RunError
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.archive import layout
-from fedgrid.grids.archive.explanation_records import FILE, STATISTICS, keep, load_rows, read_explanations
+from fedgrid.grids.archive.explanation_records import (
+    FILE,
+    STATISTICS,
+    load_rows,
+    read_explanations,
+    write_rows,
+)
 from fedgrid.grids.archive.layout import ALGORITHMS
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.reference import ARCHIVE, FOLDERS, OVERLAPS, read_published_explanations
@@ -22,7 +28,7 @@ EXPERIMENTS = {"1A": "members", "1B": "others", "1C": "server"}
 
 
 def only(archive):
-    [found] = layout.explanations(archive)
+    [found] = layout.find_explanations(archive)
     return found
 
 
@@ -78,13 +84,13 @@ def test_what_is_no_such_file_is_left_out(tmp_path, name):
     path = tmp_path / "explanations" / name
     path.parent.mkdir(parents=True)
     path.touch()
-    assert layout.explanations(tmp_path) == []
+    assert layout.find_explanations(tmp_path) == []
 
 
 def stored(tmp_path):
     write_explanations(tmp_path, "sattler", ROWS)
     grid = GridFolder(Storage(tmp_path / "runs"), "theirs")
-    keep(read_explanations(only(tmp_path)), grid)
+    write_rows(read_explanations(only(tmp_path)), grid)
     return grid
 
 
@@ -110,7 +116,7 @@ def theirs():
     """The rows of the part of the archive that we have."""
     if not ARCHIVE.is_dir():
         pytest.skip("NOT CHECKED AGAINST THE AUTHORS' FULL ARCHIVE: shared/reference is missing")
-    files = layout.explanations(ARCHIVE)
+    files = layout.find_explanations(ARCHIVE)
     assert len(files) == 168 + 56 + 2
     return [row for file in files for row in read_explanations(file)]
 

@@ -7,7 +7,7 @@ import pytest
 
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.archive.explanation_records import load_rows
-from fedgrid.grids.results.archived import MODELS
+from fedgrid.grids.results.archive_models import MODELS
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.manifest import read_manifest
@@ -120,7 +120,7 @@ def test_every_imported_run_can_be_drawn_also_without_a_temperature(done, tmp_pa
 def test_imported_grid_works_like_a_launched_one(done):
     grid = GridFolder(Storage(done), "mine")
     names = ["fedavg", "ocfl_hdbscan_as_published"]
-    assert [run.name for run in grid.runs()] == [
+    assert [run.name for run in grid.read_runs()] == [
         f"mnist-15-nonoverlapping-balanced-{name}-s0" for name in names
     ]
     assert "hidden_groups: those of the images" in (grid.path / "preset.yaml").read_text()
@@ -166,7 +166,7 @@ def test_run_with_more_rounds_replaces_the_earlier_import(archive, storage):
     path.write_text(path.read_text() + path.read_text().splitlines()[-1] + "\n")
     assert counts(imported(archive, storage)) == {"imported": 1, "unchanged": 1}
     assert folder_of(storage, "fedavg") != before
-    assert len(GridFolder(Storage(storage), "mine").runs()) == 2
+    assert len(GridFolder(Storage(storage), "mine").read_runs()) == 2
     assert Store(default_uri(storage)).runs[f"fedavg s0 {SHOWN}"].data.metrics["round"] == 4
 
 
@@ -175,7 +175,7 @@ def test_import_killed_between_records_and_scores_is_repaired(archive, storage, 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("fedgrid.grids.archive.foreign.write_scores", killed)
+        patch.setattr("fedgrid.grids.archive.foreign_grid.write_scores", killed)
         assert fedgrid("import", archive, "--name", "mine", "--storage", storage).code == 130
     assert list_finished(storage) == []
     assert counts(imported(archive, storage)) == {"imported": 2, "unchanged": 0}
@@ -201,7 +201,7 @@ def test_temperature_runs_become_a_second_grid(archive, storage):
     write_csv(folder / "clusters_temperature.csv", [["0", "0.5"], ["1", "0.25"], ["2", "0.375"]])
     output = imported(archive, storage)
     assert [grid["grid"] for grid in output["grids"]] == ["mine", "mine-temperature"]
-    (config,) = GridFolder(Storage(storage), "mine-temperature").runs()
+    (config,) = GridFolder(Storage(storage), "mine-temperature").read_runs()
     assert config.name == "mnist-15-nonoverlapping-balanced-fedavg-s1"
     rounds = pq.read_table(storage / f"{config.name}-{config.run_id}" / "rounds.parquet")
     assert rounds["temperature"].to_pylist() == [0.5, 0.25, 0.375]

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from fedgrid.algorithms.registry import row_in_papers
-from fedgrid.grids.archive import layout, one_run
+from fedgrid.algorithms.registry import find_paper_row
+from fedgrid.grids.archive import archived_run, layout
 from fedgrid.grids.archive.layout import ALGORITHMS
-from fedgrid.tracking.scoring.partitions import published_clustering
+from fedgrid.tracking.scoring.partitions import score_published_clustering
 from tests.helpers import reference
 from tests.helpers.command_line import fedgrid, strict_json
 from tests.helpers.reference import ARCHIVE, OVERLAPS, REFERENCE, read_rows, round_twice
@@ -56,16 +56,16 @@ def table_cells(scores):
 
 
 def test_every_run_is_found_and_scored_as_published(archive, published):
-    found = layout.experiments(archive)
+    found = layout.find_runs(archive)
     assert len(found) == len(published) == 112
     for run in found:
-        read = one_run.read_run(run, published_truth=False)
+        read = archived_run.read_run(run, published_truth=False)
         shape = (read.rounds.num_rows, run.scenario.num_clients)
         assert shape[0] == (50 if run.scenario.dataset == "mnist" else 80)
         labels_RK = read.clients["cluster"].to_numpy().reshape(shape)
         truth_K = read.clients["true_cluster"].to_numpy()[: shape[1]]
         scores = asdict(
-            published_clustering(labels_RK, truth_K, "OCFL-HDB" if "hdbscan" in run.algorithm else "")
+            score_published_clustering(labels_RK, truth_K, "OCFL-HDB" if "hdbscan" in run.algorithm else "")
         )
         row = published[run.scenario.name, run.algorithm]
         assert table_cells(scores) == {name: float(row[name]) for name in table_cells(scores)}
@@ -76,7 +76,7 @@ def test_every_run_is_found_and_scored_as_published(archive, published):
 
 def test_what_the_part_lacks_is_told(archive):
     """Two runs have their metrics, 64 a temperature, MNIST's eight scenarios who held which images."""
-    absent = [one_run.read_run(run, published_truth=False).absent for run in layout.experiments(archive)]
+    absent = [archived_run.read_run(run, published_truth=False).absent for run in layout.find_runs(archive)]
     assert [names.count("dataset blueprint") for names in absent] == [0] * 56 + [1] * 56
     assert sum(set(METRIC_FILES) <= set(names) for names in absent) == 110
     assert not any("clusters_temperature.csv" in names for names in absent)
@@ -85,9 +85,9 @@ def test_what_the_part_lacks_is_told(archive):
 @pytest.fixture(scope="module")
 def whole(archive):
     """The two runs with all of their files, and those files' folders."""
-    runs = [run for run in layout.experiments(archive) if (run.folder / METRIC_FILES[0]).exists()]
+    runs = [run for run in layout.find_runs(archive) if (run.folder / METRIC_FILES[0]).exists()]
     assert [run.algorithm for run in runs] == ["fedavg", "ocfl-hdbscan-as-published"]
-    return [(run.folder, one_run.read_run(run, published_truth=False)) for run in runs]
+    return [(run.folder, archived_run.read_run(run, published_truth=False)) for run in runs]
 
 
 def by_round_and_client(path, round_column):
@@ -148,10 +148,10 @@ def test_all_published_temperatures_arrive(tmp_path):
         with (place / "clusters_temperature.csv").open("a") as file:
             file.write(f"{row['round']},{row['temperature']}\n")
         expected.setdefault(scenario_of(row), []).append(float(row["temperature"]))
-    found = layout.temperatures(tmp_path)
+    found = layout.find_temperature_runs(tmp_path)
     assert len(found) == len(expected) == 16
     for run in found:
-        read = one_run.read_run(run, published_truth=False)
+        read = archived_run.read_run(run, published_truth=False)
         assert read.rounds["temperature"].to_pylist() == expected[run.scenario.name]
         assert set(read.clients["cluster"].to_pylist()) == {0}
 
@@ -247,4 +247,4 @@ def test_its_personalisation_is_that_of_the_two_whole_runs(report, whole):
 def cells(path):
     """Return the lines of a table by algorithm, under the name that it has in the paper."""
     with path.open(newline="") as file:
-        return {row_in_papers(line["algorithm"]): line for line in csv.DictReader(file)}
+        return {find_paper_row(line["algorithm"]): line for line in csv.DictReader(file)}

@@ -8,9 +8,9 @@ from fedgrid.grids.archive import layout
 from fedgrid.grids.archive.training_records import (
     ArchivedTraining,
     SetScores,
-    keep,
     load_trainings,
     read_training,
+    write_trainings,
 )
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.reference import ARCHIVE
@@ -22,7 +22,7 @@ FINAL = SetScores(loss=0.375, accuracy=0.9375, f1=0.5)
 
 
 def only(archive):
-    [found] = layout.trainings(archive)
+    [found] = layout.find_trainings(archive)
     return found
 
 
@@ -42,7 +42,7 @@ def test_training_has_losses_norms_and_scores(tmp_path):
 def test_the_change_of_the_norm_is_of_an_epoch_and_not_of_the_first(tmp_path):
     write_centralised(tmp_path)
     training = read_training(only(tmp_path))
-    assert [training.l1_change(epoch) for epoch in (0, 1, 2, 3)] == [None, None, 6.5, None]
+    assert [training.compute_l1_change(epoch) for epoch in (0, 1, 2, 3)] == [None, None, 6.5, None]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_configuration_that_is_no_json_object_is_malformed(tmp_path, text):
 def test_medmnists_file_names_are_exchanged_and_the_others_are_not(tmp_path, dataset, validation, test):
     write_centralised(tmp_path, dataset, "archive_runs/Run_I")
     training = read_training(only(tmp_path))
-    assert (training.last_on("validation"), training.last_on("test")) == (validation, test)
+    assert (training.find_last_scores("validation"), training.find_last_scores("test")) == (validation, test)
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ def test_stored_trainings_are_found_by_data_set_with_their_grid(tmp_path):
     storage = Storage(tmp_path / "runs")
     write_centralised(tmp_path)
     write_centralised(tmp_path, "BLOODMNIST", "trial")
-    trainings = [read_training(each) for each in layout.trainings(tmp_path)]
-    keep(trainings, GridFolder(storage, "theirs"))
+    trainings = [read_training(each) for each in layout.find_trainings(tmp_path)]
+    write_trainings(trainings, GridFolder(storage, "theirs"))
     assert load_trainings("mnist", storage.root) == [("theirs", trainings[0])]
     assert load_trainings("bloodmnist", storage.root) == [("theirs", trainings[1])]
     assert load_trainings("cifar10", storage.root) == []
@@ -137,7 +137,7 @@ def theirs():
     """The trainings of the part of the archive that we have, by data set."""
     if not ARCHIVE.is_dir():
         pytest.skip("NOT CHECKED AGAINST THE AUTHORS' FULL ARCHIVE: shared/reference is missing")
-    trainings = map(read_training, layout.trainings(ARCHIVE))
+    trainings = map(read_training, layout.find_trainings(ARCHIVE))
     return {training.dataset: training for training in trainings}
 
 
@@ -155,6 +155,6 @@ def test_the_authors_accuracies_and_epsilons_are_those_that_the_papers_quote(
     training = theirs[dataset]
     assert (training.epochs, training.learning_rate) == (80, {"mnist": 0.01, "cifar10": 0.005}[dataset])
     for images, expected in (("test", test), ("validation", validation)):
-        scores = training.last_on(images)
+        scores = training.find_last_scores(images)
         assert (scores.accuracy, scores.f1) == pytest.approx(expected, abs=5e-5)
-    assert training.l1_change(epoch) / 10 == pytest.approx(epsilon_1, abs=0.05)
+    assert training.compute_l1_change(epoch) / 10 == pytest.approx(epsilon_1, abs=0.05)

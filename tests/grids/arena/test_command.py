@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from fedgrid.grids.arena import kept
+from fedgrid.grids.arena import stored_results
 from fedgrid.grids.arena.check import spread_evenly
-from fedgrid.grids.arena.kept import KeptResults
+from fedgrid.grids.arena.stored_results import StoredResults
 from fedgrid.tracking.verdicts.outcomes import to_csv
 from tests.helpers.command_line import fedgrid, strict_json
 from tests.helpers.killed import Killed, kill_after
@@ -43,7 +43,7 @@ def configs(storage):
 def nothing_is_kept(tmp_path_factory):
     """Let every row be computed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kept, "FOLDER", tmp_path_factory.mktemp("empty"))
+        patch.setattr(stored_results, "FOLDER", tmp_path_factory.mktemp("empty"))
         yield
 
 
@@ -157,7 +157,7 @@ def test_plan_of_what_is_all_kept_has_no_runs(kept_there, tmp_path):
     refused = fedgrid(*plan, "--track", "x")
     assert (refused.code, "unknown tracker 'x'" in refused.err) == (2, True)
     assert strict_json(fedgrid(*plan, "--json").out)["runs"] == []
-    assert "16 rows, 16 of them kept, 0 runs" in " ".join(fedgrid(*plan).out.split())
+    assert "16 rows, 16 of them stored_results, 0 runs" in " ".join(fedgrid(*plan).out.split())
 
 
 def test_dry_run_counts_searches_and_rows_and_starts_nothing(tmp_path):
@@ -177,7 +177,7 @@ def kept_there(undisturbed, tmp_path, monkeypatch):
     folder.mkdir()
     for name in ("outcomes.csv", "tuning.csv"):
         (folder / name).write_bytes((undisturbed[0] / "grids" / GRID / name).read_bytes())
-    monkeypatch.setattr(kept, "FOLDER", folder)
+    monkeypatch.setattr(stored_results, "FOLDER", folder)
     return folder
 
 
@@ -203,7 +203,10 @@ def test_check_computes_kept_results_again_and_finds_them_equal(kept_there, tmp_
 
 def test_check_says_how_far_a_result_differs(kept_there, tmp_path):
     path = kept_there / "outcomes.csv"
-    changed = [replace(each, personalised_accuracy=0.987654) for each in kept.read().outcomes.values()]
+    changed = [
+        replace(each, personalised_accuracy=0.987654)
+        for each in stored_results.read_results().outcomes.values()
+    ]
     path.write_text(to_csv(changed))
     result = fedgrid(*SMALL, "--check", 1, "--storage", tmp_path / "runs")
     assert "personalised_accuracy 0.987654, now" in result.out
@@ -211,7 +214,7 @@ def test_check_says_how_far_a_result_differs(kept_there, tmp_path):
 
 
 def test_check_without_a_kept_result_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(kept, "FOLDER", tmp_path)
+    monkeypatch.setattr(stored_results, "FOLDER", tmp_path)
     result = fedgrid(*SMALL, "--check", 2, "--storage", tmp_path / "runs")
     assert result.code == 2
     assert "keeps no result of these rows of digits" in result.err
@@ -219,10 +222,10 @@ def test_check_without_a_kept_result_is_refused(tmp_path, monkeypatch):
 
 def test_kept_result_of_another_run_or_search_does_not_count(tmp_path):
     (tmp_path / "outcomes.csv").write_text(to_csv([SOME]))
-    found = kept.read(tmp_path)
+    found = stored_results.read_results(tmp_path)
     assert list(found.outcomes) == [SOME.key]
-    assert found.settings(("digits", "mine", "served", 8), "0") is None
-    assert kept.read(tmp_path / "nowhere") == KeptResults()
+    assert found.find_settings(("digits", "mine", "served", 8), "0") is None
+    assert stored_results.read_results(tmp_path / "nowhere") == StoredResults()
 
 
 def test_evenly_takes_the_first_and_spreads():

@@ -11,11 +11,17 @@ from benchmarks.arena_card import format_card
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.grids.arena.definition import ALWAYS, BUDGET, SEEDS, blind_seeds, load_arena
-from fedgrid.grids.arena.families import NATURAL, TRAINING, UNEQUAL, families, tuning_families
-from fedgrid.grids.arena.kept import KeptResults, TunedMethod
-from fedgrid.grids.arena.methods import adapt_settings, methods_of, plays, space_of, told
-from fedgrid.grids.arena.tuning import digest_of, searches
+from fedgrid.grids.arena.definition import ALWAYS, BUDGET, SEEDS, compute_blind_seeds, load_arena
+from fedgrid.grids.arena.families import NATURAL, TRAINING, UNEQUAL_SIZES, judged_families, tuning_families
+from fedgrid.grids.arena.methods import (
+    build_adapt_settings,
+    find_own_methods,
+    find_tuned_space,
+    group_count_settings,
+    has_rows,
+)
+from fedgrid.grids.arena.stored_results import StoredResults, TunedMethod
+from fedgrid.grids.arena.tuning import build_searches, compute_search_digest
 
 NOWHERE = Path("unused")
 PLUGIN = '''
@@ -39,11 +45,11 @@ def plugin(tmp_path):
     def write(search="", text=PLUGIN):
         path = tmp_path / "mine.py"
         path.write_text(text.replace("{search}", search))
-        active.use([path])
+        active.use_plugins([path])
         return path
 
     yield write
-    active.use()
+    active.use_plugins()
 
 
 def arena(*methods, own=(), trials=2, dataset=None, **more):
@@ -56,19 +62,19 @@ def of_ifca():
 
 
 def search_of(chosen, method, protocol="served"):
-    return {(name, way): search for name, way, search in searches(chosen)}[method, protocol]
+    return {(name, way): search for name, way, search in build_searches(chosen)}[method, protocol]
 
 
 def rows_of(chosen, *tuned):
-    return chosen.entries({(method, way): {} for method in tuned for way in ("served", "fine-tuned")})
+    return chosen.build_entries({(method, way): {} for method in tuned for way in ("served", "fine-tuned")})
 
 
 def test_all_families_are_possible_in_the_arena_of_digits_and_a_third_or_less_has_no_groups():
-    assert of_ifca().left_out == ()
+    assert of_ifca().exclusion_notes == ()
     names = [family.name for family in of_ifca().families]
-    assert names == [family.name for family in families()]
+    assert names == [family.name for family in judged_families()]
     assert len(set(names)) == len(names) == 37
-    assert sum(not family.num_groups for family in families()) == 10
+    assert sum(not family.num_groups for family in judged_families()) == 10
 
 
 def test_only_the_arena_of_digits_has_families_of_other_data_sets_and_all_have_their_training():
@@ -89,7 +95,7 @@ def test_methods_of_images_have_no_rows_of_other_examples_and_are_named_once():
     rows = {(row.method, row.family) for row, _ in rows_of(chosen, "embeddings", "briggs")}
     assert {family for method, family in rows if method == "embeddings"} == {"iid"}
     assert len({family for method, family in rows if method == "briggs"}) == 3
-    [note] = chosen.left_out
+    [note] = chosen.exclusion_notes
     assert "embeddings" in note
     assert "mnist1d-rolled-equal, mnist1d-iid: " in note
 
@@ -102,7 +108,7 @@ def test_sizes_and_number_of_groups_are_those_of_the_split():
             if run.split.sizes is not None:
                 assert sum(run.split.sizes) == run.clients
             if family.name.endswith("-unequal"):
-                assert run.split.sizes == UNEQUAL[family.num_groups]
+                assert run.split.sizes == UNEQUAL_SIZES[family.num_groups]
 
 
 def test_conditions_change_one_thing_of_equal_groups():
@@ -121,10 +127,10 @@ def test_conditions_change_one_thing_of_equal_groups():
 
 def test_tuning_shares_no_seed_with_the_arena_and_has_the_same_kinds():
     chosen = of_ifca()
-    [tuned_on] = {run.seed for run in chosen.tuning_runs("ifca", "served")}
-    assert tuned_on not in chosen.seeds_used
+    [tuned_on] = {run.seed for run in chosen.build_tuning_runs("ifca", "served")}
+    assert tuned_on not in chosen.judged_seeds
     kinds = {run.split.kind for runs in chosen.families.values() for run in runs}
-    assert {run.split.kind for run in chosen.tuning_runs("ifca", "served")} < kinds
+    assert {run.split.kind for run in chosen.build_tuning_runs("ifca", "served")} < kinds
     assert {family.num_groups for family in tuning_families()} == {0, 3, 4}
 
 
@@ -146,10 +152,10 @@ def test_methods_that_are_told_the_number_of_groups_are_told_the_right_one(metho
 
 @pytest.mark.parametrize("method", arena().competitors)
 def test_what_is_tuned_is_neither_the_servers_rate_nor_what_a_method_is_told(method):
-    assert "server_learning_rate" not in space_of(method, 80)
-    assert told(method, 3).keys().isdisjoint(space_of(method, 80))
-    assert plays(method, "fine-tuned")
-    assert list(adapt_settings(method, "fine-tuned", 7).values()) == [7]
+    assert "server_learning_rate" not in find_tuned_space(method, 80)
+    assert group_count_settings(method, 3).keys().isdisjoint(find_tuned_space(method, 80))
+    assert has_rows(method, "fine-tuned")
+    assert list(build_adapt_settings(method, "fine-tuned", 7).values()) == [7]
 
 
 def test_all_runs_have_the_same_training_and_server():
@@ -174,7 +180,7 @@ def test_served_models_are_not_fine_tuned_whatever_the_default():
 
 def test_rows_have_what_was_found_under_their_protocol_and_the_entrys_settings_besides():
     chosen = arena("briggs,fedavg", only=["iid"])
-    entries = chosen.entries({("briggs", "served"): {"threshold": 0.3}, ("briggs", "fine-tuned"): {}})
+    entries = chosen.build_entries({("briggs", "served"): {"threshold": 0.3}, ("briggs", "fine-tuned"): {}})
     settings = {row.protocol: run.algorithm.settings for row, run in entries if row.method == "briggs"}
     assert (settings["served"]["threshold"], settings["served"]["round"]) == (0.3, 6)
     assert settings["fine-tuned"]["threshold"] == 0.4
@@ -200,12 +206,12 @@ def test_search_is_label_free_begins_with_the_defaults_and_is_known_by_all_but_i
     assert {run.algorithm.fine_tune for run in search.base} == {0}
     assert {run.split.scored_on for run in search.base} == {"validation"}
     more = search_of(arena("evident-groups", trials=9, only=["iid"]), "evident-groups")
-    assert (more.trials, digest_of(more)) == (9, digest_of(search))
+    assert (more.trials, compute_search_digest(more)) == (9, compute_search_digest(search))
     fine_tuned = search_of(here, "evident-groups", "fine-tuned")
     assert {run.algorithm.fine_tune for run in fine_tuned.base} == {BUDGET}
-    assert digest_of(fine_tuned) != digest_of(search)
+    assert compute_search_digest(fine_tuned) != compute_search_digest(search)
     other = arena("evident-groups", only=["iid"], changes=["training.rounds=60"])
-    assert digest_of(search_of(other, "evident-groups")) != digest_of(search)
+    assert compute_search_digest(search_of(other, "evident-groups")) != compute_search_digest(search)
 
 
 def test_own_method_is_the_subject_and_tunes_what_its_entry_says(plugin):
@@ -222,14 +228,14 @@ def test_own_method_without_fine_tune_has_no_row_with_fine_tuning(plugin):
     text = PLUGIN.replace("FedOptSettings", "Settings").replace("FedOpt,", "Solo,")
     text = "from fedgrid.algorithms.references import Solo\n" + text.replace("Entry, Solo,", "Entry,")
     chosen = arena("fedavg", own=[plugin(text=text)])
-    assert not plays("mine", "fine-tuned")
-    assert plays("mine", "served")
-    assert [way for name, way, _ in searches(chosen) if name == "mine"] == ["served"]
+    assert not has_rows("mine", "fine-tuned")
+    assert has_rows("mine", "served")
+    assert [way for name, way, _ in build_searches(chosen) if name == "mine"] == ["served"]
 
 
 def test_false_splits_alone_take_ten_seeds_of_families_without_groups_and_one_way_of_serving(plugin):
     chosen = arena(own=[plugin()], null=True)
-    rows = chosen.entries({("mine", "served"): {}})
+    rows = chosen.build_entries({("mine", "served"): {}})
     assert len(rows) == 10 * 10
     assert {(row.method, row.protocol, row.has_groups) for row, _ in rows} == {("mine", "served", False)}
     assert arena(null=True).methods == ("evident-groups",)
@@ -238,12 +244,12 @@ def test_false_splits_alone_take_ten_seeds_of_families_without_groups_and_one_wa
 def test_blind_seeds_change_with_the_file_and_are_nobody_elses(plugin):
     path = plugin()
     chosen = arena("fedavg", own=[path], blind=True)
-    assert len(chosen.seeds_used) == 2
-    assert min(chosen.seeds_used) >= 10**6
-    before = blind_seeds([path])
+    assert len(chosen.judged_seeds) == 2
+    assert min(chosen.judged_seeds) >= 10**6
+    before = compute_blind_seeds([path])
     assert chosen.seeds == before
     path.write_text(path.read_text() + "\n# Another seed, please.\n")
-    assert blind_seeds([path]) != before
+    assert compute_blind_seeds([path]) != before
 
 
 @pytest.mark.parametrize(
@@ -268,7 +274,7 @@ def test_file_without_a_method_is_refused_by_name(tmp_path):
     path = tmp_path / "empty.py"
     path.write_text("FIGURES = []\n")
     with pytest.raises(ConfigError, match=r"--with .*empty.py: .*ALGORITHMS"):
-        methods_of([path])
+        find_own_methods([path])
 
 
 @pytest.fixture
@@ -283,12 +289,13 @@ def six_classes(tmp_path):
 def test_families_that_the_images_do_not_allow_are_left_out_and_named(six_classes):
     few = arena("ifca", dataset=six_classes, changes=["training.rounds=80"])
     assert any(
-        note.startswith("family swapped-equal is left out: split.num_clusters = 4") for note in few.left_out
+        note.startswith("family swapped-equal is left out: split.num_clusters = 4")
+        for note in few.exclusion_notes
     )
     names = {row.family for row, _ in rows_of(few, "ifca")}
     assert {"rotated-equal", "iid"} < names
     assert "swapped-equal" not in names
-    assert "swapped" not in {run.split.kind for run in few.tuning_runs("ifca", "served")}
+    assert "swapped" not in {run.split.kind for run in few.build_tuning_runs("ifca", "served")}
 
 
 def test_family_that_a_method_refuses_is_left_out_for_it_and_named(plugin):
@@ -305,11 +312,11 @@ def test_family_that_a_method_refuses_is_left_out_for_it_and_named(plugin):
         "disjoint-held-out-clients",
         "rotated-held-out-clients",
     }
-    assert any("mine takes all clients" in note and "disjoint-held" in note for note in some.left_out)
+    assert any("mine takes all clients" in note and "disjoint-held" in note for note in some.exclusion_notes)
     path = plugin(text=refusing.replace("{condition}", "num_clients"))
     none = arena("fedavg", own=[path], only=only)
     with pytest.raises(ConfigError, match="mine takes all clients"):
-        none.entries({})
+        none.build_entries({})
 
 
 def test_card_has_the_tasks_and_changes_with_who_holds_what(tmp_path):
@@ -324,9 +331,9 @@ def test_card_has_the_tasks_and_changes_with_who_holds_what(tmp_path):
 
 
 def test_what_loses_kept_rows_says_so():
-    stored = KeptResults(
+    stored = StoredResults(
         tuned={("digits", "ifca", "served", 8): TunedMethod(*("digits", "ifca", "served"), 8, 0, 0.5, {}, "")}
     )
-    assert stored.lost_by("digits", {5000}, 8) == ()
-    [note] = stored.lost_by("digits", {5000}, 4)
+    assert stored.explain_losses("digits", {5000}, 8) == ()
+    [note] = stored.explain_losses("digits", {5000}, 4)
     assert "kept of 8 trials: with 4" in note

@@ -3,10 +3,10 @@
 from math import isnan
 
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.arena.kept import read_outcomes
+from fedgrid.grids.arena.stored_results import read_outcomes
 from fedgrid.grids.presets.load import load_grid
-from fedgrid.tracking.verdicts.outcomes import RowOfArena
-from fedgrid.tracking.verdicts.tables import diverged_in
+from fedgrid.tracking.verdicts.outcomes import ArenaRow
+from fedgrid.tracking.verdicts.tables import describe_diverged
 from tests.helpers.command_line import fedgrid, new_storage
 
 
@@ -20,11 +20,11 @@ def test_run_that_diverged_counts_as_the_worst_result(tmp_path):
     result = fedgrid("run", file, "--in-process", "--storage", storage)
     assert result.code == 1
     runs = load_grid(str(file), {}, [], tmp_path).runs
-    row = RowOfArena("fedavg", "BNC", "tuned", "served", "iid", False, "")
-    finished, diverged = read_outcomes("two", [(row, run) for run in runs], Storage.of(storage))
+    row = ArenaRow("fedavg", "BNC", "tuned", "served", "iid", False, "")
+    finished, diverged = read_outcomes("two", [(row, run) for run in runs], Storage.from_text(storage))
     assert finished.personalised_accuracy > 0
     assert (diverged.personalised_accuracy, diverged.held_out_accuracy) == (0, 0)
     assert isnan(diverged.ari)
     assert (finished.is_diverged, diverged.is_diverged) == (False, True)
-    assert "fedavg 1" in diverged_in([finished, diverged])
-    assert diverged_in([finished]) == ""
+    assert "fedavg 1" in describe_diverged([finished, diverged])
+    assert describe_diverged([finished]) == ""

@@ -8,14 +8,14 @@ import pytest
 from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.data.datasets import find_dataset
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.analyses.command import analyse
-from fedgrid.grids.analyses.report import sections
+from fedgrid.grids.analyses.command import analyse_runs
+from fedgrid.grids.analyses.report import build_sections
 from fedgrid.grids.attack.analysis import ATTACK, Attack
-from fedgrid.grids.attack.settings import Attacking
+from fedgrid.grids.attack.settings import AttackSettings
 from fedgrid.grids.planning.keys import make_result_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.finished_runs import mark_finished
@@ -30,7 +30,7 @@ RUNS = [
 @pytest.fixture(scope="module")
 def storage(tmp_path_factory):
     """Return a storage with a grid of two finished runs, and one that has not started."""
-    storage = Storage.of(tmp_path_factory.mktemp("runs"))
+    storage = Storage.from_text(tmp_path_factory.mktemp("runs"))
     for run in RUNS:
         play(run, storage.root)
         mark_finished(storage.root, run)
@@ -41,11 +41,11 @@ def storage(tmp_path_factory):
 def attack_grid(name, storage, settings, console, *, as_json=False, dry_run=False):
     """Run the command in this process; return how many attacks failed."""
     how = dict(in_process=True, as_json=as_json, dry_run=dry_run)
-    return analyse(ATTACK, name, storage, NOWHERE, settings, console, **how).failed
+    return analyse_runs(ATTACK, name, storage, NOWHERE, settings, console, **how).failed
 
 
 def settings_of(kind, clients=None, steps=None, round_number=None):
-    return Attacking(kind=kind, clients=clients, steps=steps, round=round_number)
+    return AttackSettings(kind=kind, clients=clients, steps=steps, round=round_number)
 
 
 def attack(storage, capsys, *asked):
@@ -96,11 +96,11 @@ def test_class_means_come_from_messages_and_images_from_updates(storage, capsys)
 def test_the_report_has_the_tables_of_the_attacks_that_were_made(storage, capsys):
     attack(storage, capsys, "class")
     shown = {ATTACK.name: ATTACK}
-    [section] = sections(shown, GridFolder(storage, "small"), storage, published=False)
+    [section] = build_sections(shown, GridFolder(storage, "small"), storage, published=False)
     assert section.name == "attacks"
     assert "attack-class" in {table.name for table in section.items}
     GridFolder(storage, "other").keep(RUNS, "")
-    assert list(sections(shown, GridFolder(storage, "other"), storage, published=False)) == []
+    assert list(build_sections(shown, GridFolder(storage, "other"), storage, published=False)) == []
 
 
 def test_an_earlier_round_has_no_updates_if_the_state_before_it_is_gone(storage, capsys):
@@ -150,14 +150,18 @@ def test_an_option_without_effect_is_refused(asked, message):
 
 def test_attack_is_refused_while_another_driver_attacks_the_same_runs(storage):
     settings = settings_of("membership", None, None)
-    keys = make_result_keys("attacks", GridFolder(storage, "small").runs())
+    keys = make_result_keys("attacks", GridFolder(storage, "small").read_runs())
     with Lease(storage, "other", keys), pytest.raises(ConfigError, match="in use: grid other"):
         attack_grid("small", storage, settings, Console())
 
 
 def test_what_is_no_image_is_not_reconstructed(tmp_path):
-    run = complete({"dataset": "mnist1d", "split": "iid", "clients": 3, "algorithm": "fedavg"}, tmp_path)
-    context = SimpleNamespace(dataset=lambda run: find(run.dataset, tmp_path), last_round=lambda run: 1)
+    run = complete_config(
+        {"dataset": "mnist1d", "split": "iid", "clients": 3, "algorithm": "fedavg"}, tmp_path
+    )
+    context = SimpleNamespace(
+        dataset=lambda run: find_dataset(run.dataset, tmp_path), last_round=lambda run: 1
+    )
     with pytest.raises(ConfigError, match="reconstruction takes images; mnist1d has series of 1x40 numbers"):
         Attack().jobs([run], settings_of("reconstruction", 1, 1), context)
     assert len(Attack().jobs([run], settings_of("membership", None, None), context)) == 1

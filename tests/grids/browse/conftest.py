@@ -19,7 +19,7 @@ RUNS = (EARLY, LATE, PLAIN, WAITING)
 @pytest.fixture(scope="session")
 def browsed(tmp_path_factory):
     """A storage with the grid `mine`; tests must not change it."""
-    storage = Storage.of(tmp_path_factory.mktemp("browsed"))
+    storage = Storage.from_text(tmp_path_factory.mktemp("browsed"))
     session = Session(InProcessPool(), NOWHERE)
     for run in (EARLY, LATE, PLAIN):
         for _ in run_to_end(session, run, storage, lambda: False):

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from fedgrid.engine.runtime.storage.format import unseal
+from fedgrid.engine.runtime.storage.format import unseal_file
 from fedgrid.tracking.records import read_records
 from tests.grids.browse.conftest import EARLY, LATE, PLAIN, WAITING
 from tests.helpers.command_line import fedgrid, strict_json
@@ -54,7 +54,7 @@ def test_chosen_columns_are_printed_beside_the_names_of_the_runs(runs):
 def test_csv_has_the_numbers_of_the_runs_scores(runs, browsed):
     rows = list(csv.DictReader(io.StringIO(runs("--csv", "--columns", "run_id,ari,algorithm.round").out)))
     scores = [
-        unseal(path) for run in (EARLY, LATE) for path in browsed.root.glob(f"*{run.run_id}/scores.json")
+        unseal_file(path) for run in (EARLY, LATE) for path in browsed.root.glob(f"*{run.run_id}/scores.json")
     ]
     assert [float(row["ari"]) for row in rows[:2]] == [one["ari"] for one in scores]
     assert [row["algorithm.round"] for row in rows] == ["2", "3", "", ""]

@@ -6,7 +6,7 @@ from shutil import copytree
 import numpy as np
 import pytest
 
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.grids.browse.run_page import choose_rounds
 from fedgrid.tracking.records import read_records
 from tests.grids.browse.conftest import EARLY, LATE, PLAIN, WAITING
@@ -34,7 +34,7 @@ def test_a_grid_shows_its_axes_scores_and_the_next_commands(show):
 
 
 def test_a_run_is_found_by_its_id_the_beginning_of_one_and_its_folder(show, browsed):
-    for name in (LATE.run_id, LATE.run_id[:6], folder_of(browsed.root, LATE)):
+    for name in (LATE.run_id, LATE.run_id[:6], build_folder_path(browsed.root, LATE)):
         assert strict_json(show(name, "--json").out)["run_id"] == LATE.run_id
 
 
@@ -43,14 +43,14 @@ def test_a_run_shows_what_differs_from_the_defaults_and_what_happened(show, brow
     assert facts["changed"]["training.rounds"]["value"] == 3
     assert facts["changed"]["algorithm.round"]["value"] == 2
     assert "algorithm.linkage" not in facts["changed"]
-    records = read_records(folder_of(browsed.root, EARLY))
+    records = read_records(build_folder_path(browsed.root, EARLY))
     assert facts["clusters"] == records.clients["cluster"].tolist()
     assert facts["curves"]["temperature"] == records.rounds["temperature"].tolist()
     assert list(facts["events"]) == ["2"]
     out = show(EARLY.run_id).out
     assert "algorithm.round  " in out
     assert facts["events"]["2"] in out
-    assert str(folder_of(browsed.root, EARLY)) in out
+    assert str(build_folder_path(browsed.root, EARLY)) in out
 
 
 def test_figure_of_a_run_is_drawn_where_it_is_asked_for(show, tmp_path):
@@ -80,7 +80,7 @@ def test_a_name_of_several_runs_is_refused_with_their_ids(show):
 
 def test_a_run_in_no_grid_is_found_by_its_folder(browsed, tmp_path):
     """As one of `fedgrid.run`. Files of another format beside it are none of ours."""
-    folder = tmp_path / folder_of(browsed.root, PLAIN).name
+    folder = tmp_path / build_folder_path(browsed.root, PLAIN).name
     folder.mkdir()
     folder.joinpath("config.json").write_text(json.dumps(PLAIN.written()))
     (tmp_path / "other").mkdir()
@@ -99,7 +99,7 @@ def test_short_table_of_rounds_keeps_the_first_the_last_and_eventful_ones():
 @pytest.mark.parametrize("unfinished", [False, True])
 def test_damaged_records_are_named(browsed, tmp_path, unfinished):
     storage = copytree(browsed.root, tmp_path / "runs")
-    folder = folder_of(storage, PLAIN)
+    folder = build_folder_path(storage, PLAIN)
     if unfinished:
         (folder / "scores.json").unlink()
         list_files(folder, is_finished=False)
@@ -112,7 +112,7 @@ def test_damaged_records_are_named(browsed, tmp_path, unfinished):
 
 def test_run_whose_configuration_is_damaged_is_named_where_a_run_is_not_found(browsed, tmp_path):
     copytree(browsed.root, tmp_path / "runs")
-    path = folder_of(tmp_path / "runs", PLAIN) / "config.json"
+    path = build_folder_path(tmp_path / "runs", PLAIN) / "config.json"
     path.write_text("{")
     refused = fedgrid("show", "nothing", "--storage", tmp_path / "runs")
     assert (refused.code, refused.out) == (2, "")

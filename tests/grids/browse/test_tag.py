@@ -7,15 +7,15 @@ from hashlib import sha256
 
 import pytest
 
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.outcome import damage
-from fedgrid.grids.trackers.annotations import FILE, LENGTH, Annotations, annotations_of
-from fedgrid.grids.trackers.mlflow.own_store import make_ready
+from fedgrid.grids.results.outcome import find_damage
+from fedgrid.grids.trackers.annotations import FILE, MAX_LENGTH, Annotations, read_annotations
+from fedgrid.grids.trackers.mlflow.own_store import prepare_store
 from fedgrid.grids.trackers.mlflow.store import artifact_root, default_uri
-from fedgrid.grids.trackers.names import run_name
-from fedgrid.sealed_json import LAYOUT, seal
+from fedgrid.grids.trackers.names import format_run_name
+from fedgrid.sealed_json import LAYOUT, seal_values
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.logged_runs import ROUNDS, Store, build_config, new_session, write_run
@@ -32,12 +32,12 @@ def made(tmp_path_factory):
     root = new_storage(tmp_path_factory.mktemp("made") / "runs")
     for run in (FIRST, SECOND):
         write_run(root, run, ROUNDS)
-        (folder_of(root, run) / "config.json").write_text(json.dumps(run.written()))
+        (build_folder_path(root, run) / "config.json").write_text(json.dumps(run.written()))
         mark_finished(root, run)
     GridFolder(Storage(root), "mine").keep([FIRST, SECOND, WAITING], "dataset: digits\n")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedgrid.grids.following.session.files_of", _no_files())
-        new_session(root).update(FIRST)
+        patch.setattr("fedgrid.grids.following.session.open_artifacts", _no_files())
+        new_session(root).update_run(FIRST)
     return root
 
 
@@ -47,9 +47,9 @@ def _no_files():
 
 @pytest.fixture
 def root(made, tmp_path, monkeypatch):
-    monkeypatch.setattr("fedgrid.grids.following.session.files_of", _no_files())
+    monkeypatch.setattr("fedgrid.grids.following.session.open_artifacts", _no_files())
     root = shutil.copytree(made, tmp_path / "runs")
-    make_ready(default_uri(root), artifact_root(root))  # It warns that the store was copied.
+    prepare_store(default_uri(root), artifact_root(root))  # It warns that the store was copied.
     return root
 
 
@@ -68,7 +68,7 @@ def tag(root):
 
 def logged(root, run=FIRST):
     """Return the tags that MLflow has of a run."""
-    return Store(default_uri(root)).runs[run_name(run)].data.tags
+    return Store(default_uri(root)).runs[format_run_name(run)].data.tags
 
 
 def digests(folder):
@@ -76,14 +76,14 @@ def digests(folder):
 
 
 def test_note_and_tags_are_kept_beside_the_runs_files_and_shown(tag, root):
-    folder = folder_of(root, FIRST)
+    folder = build_folder_path(root, FIRST)
     before = digests(folder)
     result = tag("status=good", "paper=table 3", "--note", "the one with\ntwo lines")
     assert (result.code, result.err) == (0, "")
     assert "Note: the one with\ntwo lines\nTags: status=good, paper=table 3\n" in result.out
-    assert annotations_of(folder).tags == {"status": "good", "paper": "table 3"}
+    assert read_annotations(folder).tags == {"status": "good", "paper": "table 3"}
     assert digests(folder) == before
-    assert damage(Storage(root), FIRST) is None
+    assert find_damage(Storage(root), FIRST) is None
     shown = fedgrid("show", FIRST.run_id, "--storage", root)
     assert "\nNote: the one with\ntwo lines\nTags: status=good, paper=table 3\n" in shown.out
     facts = strict_json(fedgrid("show", FIRST.run_id, "--storage", root, "--json").out)
@@ -105,11 +105,11 @@ def test_tags_are_columns_and_conditions_of_runs(tag, root):
 def test_each_call_changes_what_it_names(tag, root):
     tag("status=good", "reader=me", "--note", "first")
     tag("status=", "--note", "second")
-    assert annotations_of(folder_of(root, FIRST)) == Annotations("second", {"reader": "me"})
+    assert read_annotations(build_folder_path(root, FIRST)) == Annotations("second", {"reader": "me"})
     tag("--note", "")
-    assert annotations_of(folder_of(root, FIRST)) == Annotations("", {"reader": "me"})
+    assert read_annotations(build_folder_path(root, FIRST)) == Annotations("", {"reader": "me"})
     tag("reader=")
-    assert annotations_of(folder_of(root, FIRST)) == Annotations("", {})
+    assert read_annotations(build_folder_path(root, FIRST)) == Annotations("", {})
 
 
 def test_mlflow_has_the_tags_of_a_finished_run_and_the_note_above_its_description(tag, root):
@@ -128,7 +128,7 @@ def test_mlflow_has_the_tags_of_a_finished_run_and_the_note_above_its_descriptio
 
 def test_description_that_was_written_in_mlflow_stays(tag, root):
     store = Store(default_uri(root))
-    store.client.set_tag(store.runs[run_name(FIRST)].info.run_id, NOTE, "typed there")
+    store.client.set_tag(store.runs[format_run_name(FIRST)].info.run_id, NOTE, "typed there")
     tag("status=good", "--note", "typed here")
     assert (logged(root)[NOTE], logged(root)["status"]) == ("typed there", "good")
 
@@ -151,7 +151,7 @@ def test_sync_logs_note_and_tags_to_a_new_store_and_once(tag, root):
         (("seed=5",), "tag 'seed': fedgrid sets a tag of this name itself"),
         (("status=a\x1b[31mb",), "tag 'status': expected text on one line"),
         (("--note", "a\x1b[2Jb"), "control characters"),
-        (("--note", "x" * (LENGTH + 1)), f"{LENGTH + 1:,} characters; at most {LENGTH:,}"),
+        (("--note", "x" * (MAX_LENGTH + 1)), f"{MAX_LENGTH + 1:,} characters; at most {MAX_LENGTH:,}"),
         (("status=",), "the run has no tags"),
     ],
 )
@@ -159,7 +159,7 @@ def test_what_is_no_tag_is_refused_and_nothing_is_written(tag, root, arguments, 
     result = tag(*arguments)
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert named in result.err
-    assert not (folder_of(root, FIRST) / FILE).exists()
+    assert not (build_folder_path(root, FIRST) / FILE).exists()
 
 
 def test_grid_and_run_that_has_not_started_are_refused(tag, root):
@@ -167,22 +167,22 @@ def test_grid_and_run_that_has_not_started_are_refused(tag, root):
     assert (grid.code, f"`fedgrid show mine --storage {root}`" in grid.err) == (2, True)
     waiting = tag("status=good", run=WAITING)
     assert (waiting.code, "has not started" in waiting.err) == (2, True)
-    assert not folder_of(root, WAITING).exists()
+    assert not build_folder_path(root, WAITING).exists()
 
 
 @pytest.mark.parametrize("command", [("show", FIRST.run_id), ("sync", "mine")])
 def test_damaged_file_is_a_warning_and_is_replaced(tag, root, command):
-    path = folder_of(root, FIRST) / FILE
-    path.write_text(seal({"note": "a", "tags": {}}).replace("a", "b", 1))
+    path = build_folder_path(root, FIRST) / FILE
+    path.write_text(seal_values({"note": "a", "tags": {}}).replace("a", "b", 1))
     result = fedgrid(*command, "--storage", root)
     assert result.code == 0
     assert f"warning: {path} is damaged" in result.err
     assert tag("status=good").code == 0
-    assert annotations_of(path.parent).tags == {"status": "good"}
+    assert read_annotations(path.parent).tags == {"status": "good"}
 
 
 def test_file_of_another_layout_is_refused_and_left(tag, root):
-    path = folder_of(root, FIRST) / FILE
+    path = build_folder_path(root, FIRST) / FILE
     path.write_text(json.dumps({"note": "", "tags": {}, "layout": LAYOUT + 1}))
     before = path.read_bytes()
     assert "was written by another fedgrid" in tag("status=good").err

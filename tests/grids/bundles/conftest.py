@@ -33,4 +33,4 @@ def bundle(home: Path) -> Path:
 def no_plugins() -> Iterator[None]:
     """Leave no plugin in use."""
     yield
-    active.use()
+    active.use_plugins()

@@ -11,18 +11,18 @@ import pytest
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.data import own_images
-from fedgrid.engine.runtime.integrity.made_with import parts_of
+from fedgrid.engine.runtime.integrity.made_with import load_parts
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.storage.format import unseal
+from fedgrid.engine.runtime.storage.format import unseal_file
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.bundles import check as check_module
-from fedgrid.grids.bundles.check import CheckedBundle, most_that_differ
+from fedgrid.grids.bundles.check import CheckedBundle, bound_differences
 from fedgrid.grids.bundles.layout import MANIFEST
-from fedgrid.grids.bundles.read import open_bundle
+from fedgrid.grids.bundles.read_bundle import open_bundle
 from fedgrid.grids.bundles.verdicts import Verdict, compare_run
 from fedgrid.grids.planning import checks
-from fedgrid.manifest import Part
-from fedgrid.sealed_json import seal
+from fedgrid.manifest import ProvenancePart
+from fedgrid.sealed_json import seal_values
 from fedgrid.tracking.scoring.scores import score_run
 from tests.helpers.bundles import RUNS, edit_bundle, find_run, forge_table
 from tests.helpers.command_line import Result, fedgrid
@@ -34,11 +34,11 @@ Change = Callable[[pa.Table], pa.Table]
 @pytest.fixture(autouse=True)
 def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Work as somebody who knows neither the author's plugins nor where the data lie."""
-    monkeypatch.setattr(own_images, "_known", {})
+    monkeypatch.setattr(own_images, "_places", {})
     for name in ("_sources", "_loaded"):
         monkeypatch.setattr(active, name, {})
     monkeypatch.chdir(tmp_path)
-    active.use()
+    active.use_plugins()
 
 
 def reproduce(bundle: Path, *options: object) -> Result:
@@ -71,25 +71,27 @@ def test_what_cannot_be_tried_or_compared_is_said_and_not_counted(
     assert (refused.code, "class Own(FedOpt)" in refused.out) == (2, True)
     assert "own.py" in refused.err
     assert "--trust" in refused.err
-    assert active.titles(active.files()[0].digest if active.files() else "") == {}
+    assert (
+        active.find_titles(active.list_plugin_files()[0].digest if active.list_plugin_files() else "") == {}
+    )
 
-    deal = checks.deal
+    deal = checks.deal_images
 
     def dealt(run: RunConfig, *given: Any) -> Any:
         if run.seed == 1:
             raise ConfigError("seed 1 is refused")
         return deal(run, *given)
 
-    monkeypatch.setattr(checks, "deal", dealt)
+    monkeypatch.setattr(checks, "deal_images", dealt)
     with edit_bundle(bundle, tmp_path / "older.zip") as folder:
-        (folder / MANIFEST).write_text(seal({**unseal(folder / MANIFEST), "fedgrid": "0.0.9"}))
+        (folder / MANIFEST).write_text(seal_values({**unseal_file(folder / MANIFEST), "fedgrid": "0.0.9"}))
         (folder / "report/tables/runs.csv").write_bytes(b"\xff")
         run, place = find_run(folder, "digits", "fedavg", 0)
         claim(place, fedgrid="0.0.8")
         list_files(place, states={})
-        scores = unseal(place / "scores.json")
+        scores = unseal_file(place / "scores.json")
         del scores["ari"]
-        (place / "scores.json").write_text(seal({**scores, "of_old": 0.5}))
+        (place / "scores.json").write_text(seal_values({**scores, "of_old": 0.5}))
     result = reproduce(tmp_path / "older.zip", "--all", "--trust")
     assert result.code == 0, result.err
     same = f"2 of {RUNS} recomputed, all with the same decisions."
@@ -128,7 +130,7 @@ def add_to(number: float, column: str, row: int = -1) -> Change:
 
 def claim(folder: Path, **made_with: str) -> None:
     """Let a run say that it was made with something else."""
-    parts = [Part(p.from_round, {**p.made_with, **made_with}) for p in parts_of(folder)]
+    parts = [ProvenancePart(p.from_round, {**p.made_with, **made_with}) for p in load_parts(folder)]
     list_files(folder, made_with=tuple(parts))
 
 
@@ -142,8 +144,8 @@ def test_claimed_processor_confirms_no_other_score_and_is_said_last(bundle: Path
         run, place = find_run(folder, "digits", "fedavg", 1)
         claim(place, processor="another", torch="1.0.0")
         forge_table(place, "clients", add_to(0.5, "personalised_accuracy"))
-        stored = unseal(place / "scores.json")
-        (place / "scores.json").write_text(seal({**stored, **score_run(place)}))
+        stored = unseal_file(place / "scores.json")
+        (place / "scores.json").write_text(seal_values({**stored, **score_run(place)}))
     result = reproduce(forged, "--all", "--trust")
     assert result.code == 1, result.err
     assert "agrees to round 1 only" in result.out
@@ -162,7 +164,7 @@ def test_what_was_not_compared_is_listed_from_the_files(bundle: Path, tmp_path: 
         run, _ = find_run(folder, "digits", "fedavg", 0)
     with open_bundle(tmp_path / "more.zip") as theirs:
         drawn = [(run, Verdict("same bytes")), (theirs.runs[0], Verdict("not tried"))]
-        listed = CheckedBundle(theirs, drawn, [], [], {}).unchecked()
+        listed = CheckedBundle(theirs, drawn, [], [], {}).list_unchecked()
     assert [name for name in listed if "report/figures" not in name] == [
         "README.md",
         "environment.txt",
@@ -197,10 +199,10 @@ def test_forged_runs_are_named(home: Path, bundle: Path, tmp_path: Path) -> None
         scored.write_text(scored.read_text().replace("0.", "0.1"))
         (folder / "report/tables/extra.csv").write_text("algorithm,accuracy\nmine,0.99\n")
         _, place = find_run(folder, "digits", "own", 1)
-        scores = unseal(place / "scores.json")
+        scores = unseal_file(place / "scores.json")
         del scores["mean_ari"]
         scores |= {"personalised_accuracy": 0.99, "won": 1.0}
-        (place / "scores.json").write_text(seal(scores))
+        (place / "scores.json").write_text(seal_values(scores))
     result = reproduce(forged, "--all", "--trust", "--json")
     assert result.code == 1, result.err
     said = facts(result)
@@ -268,7 +270,9 @@ def test_other_processor_may_have_other_last_digits(
 
 def test_run_whose_files_another_machine_has_is_not_tried(bundle: Path, tmp_path: Path) -> None:
     with open_bundle(bundle) as theirs:
-        verdict = check_module._verdict_after(theirs.runs[0], theirs, Storage.of(tmp_path / "mine"), None)
+        verdict = check_module._judge_after(
+            theirs.runs[0], theirs, Storage.from_text(tmp_path / "mine"), None
+        )
     assert verdict.outcome == "not tried"
     assert "--storage" in verdict.why
 
@@ -282,4 +286,4 @@ def test_bound_is_that_of_a_sample_without_replacement(runs: int, same: int, mos
     Of 5,000 runs there are more samples of 250 than a float can count; the hypergeometric distribution has
     5.02 % for 58 that differ, 4.8 % for 59.
     """
-    assert most_that_differ(runs, same) == most
+    assert bound_differences(runs, same) == most

@@ -6,10 +6,10 @@ from shutil import copytree, rmtree
 import pytest
 
 from fedgrid import load
-from fedgrid.engine.runtime.storage.format import unseal
+from fedgrid.engine.runtime.storage.format import unseal_file
 from fedgrid.grids.bundles.layout import MANIFEST
 from fedgrid.grids.results.outcome import SCORES
-from fedgrid.sealed_json import seal
+from fedgrid.sealed_json import seal_values
 from tests.helpers.bundles import RUNS, edit_bundle, find_run, forge_table
 from tests.helpers.command_line import fedgrid
 from tests.helpers.undrawn import skip_drawing
@@ -59,17 +59,17 @@ def test_imported_runs_are_not_computed_again_but_imported(home: Path, imported:
 def test_scores_are_computed_from_the_records(bundle: Path, tmp_path: Path) -> None:
     """A bundle of another version has a score that nobody knows, another value, and lacks one."""
     with edit_bundle(bundle, tmp_path / "forged.zip") as folder:
-        (folder / MANIFEST).write_text(seal({**unseal(folder / MANIFEST), "fedgrid": "0.0.9"}))
+        (folder / MANIFEST).write_text(seal_values({**unseal_file(folder / MANIFEST), "fedgrid": "0.0.9"}))
         run, place = find_run(folder, "digits", "fedavg", 0)
-        scores = unseal(place / SCORES)
-        (place / SCORES).write_text(seal({**scores, "won": 0.99, "ari": 0.98, "ami": None}))
+        scores = unseal_file(place / SCORES)
+        (place / SCORES).write_text(seal_values({**scores, "won": 0.99, "ari": 0.98, "ami": None}))
     storage = ("--storage", tmp_path / "runs")
     result = fedgrid("import", tmp_path / "forged.zip", "--name", "forged", *storage)
     assert result.code == 0, result.err
     assert [word for word in (f"1 of {RUNS}", "ami", "ari", "won") if word not in result.err] == []
     for words in (f"rounds.parquet ({RUNS})", "report/tables/*.csv", "fedgrid bundle check"):
         assert words in result.out
-    assert unseal(tmp_path / "runs" / place.name / SCORES) == scores
+    assert unseal_file(tmp_path / "runs" / place.name / SCORES) == scores
     unknown = fedgrid("table", "forged", "--score", "won", *storage)
     assert (unknown.code, "no score 'won'" in unknown.err) == (2, True)
 

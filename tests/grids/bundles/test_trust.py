@@ -8,7 +8,7 @@ import pytest
 
 import fedgrid as public
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.grids.submit.grid_files import job_arguments
+from fedgrid.grids.submit.grid_files import prepare_arguments
 from tests.helpers.bundles import edit_bundle
 from tests.helpers.command_line import fedgrid
 from tests.helpers.plugin_files import ALGORITHM
@@ -67,8 +67,8 @@ def test_no_command_executes_what_a_bundle_names(executed: Path, command: tuple[
 def test_job_takes_what_a_bundle_names_only_with_trust(executed: Path) -> None:
     """In the job's folder nothing tells where it came from."""
     with pytest.raises(ConfigError, match="was not executed"):
-        list(job_arguments([OTHERS]))
-    assert list(job_arguments([OTHERS, "--trust"])) == [OTHERS, "--trust"]
+        list(prepare_arguments([OTHERS]))
+    assert list(prepare_arguments([OTHERS, "--trust"])) == [OTHERS, "--trust"]
     assert not executed.exists()
 
 

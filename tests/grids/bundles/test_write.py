@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from rocrate.rocrate import ROCrate
 
-from fedgrid.engine.runtime.storage.format import unseal
+from fedgrid.engine.runtime.storage.format import unseal_file
 from fedgrid.engine.runtime.storage.storage import Storage
 from tests.helpers.bundles import RUNS, USER, make_bundle
 from tests.helpers.command_line import fedgrid
@@ -46,7 +46,7 @@ def test_crate_says_what_was_run_on_which_data(bundle: Path, tmp_path: Path) -> 
     assert data[own]["identifier"] != ""
     assert {each["@id"] for each in action["result"]} <= {each.id for each in crate.data_entities}
     assert "- digits: not stated" in crate.root_dataset["license"]["description"]
-    listed = unseal(tmp_path / "bundle.json")["files"]
+    listed = unseal_file(tmp_path / "bundle.json")["files"]
     files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert files == {*listed, "bundle.json"}
     assert "torch==" in (tmp_path / "environment.txt").read_text()

@@ -3,7 +3,7 @@
 from importlib.metadata import version
 
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.cite.references import KEY
+from fedgrid.grids.cite.references import ENTRY_KEY
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.command_line import fedgrid
 from tests.helpers.plugin_files import ALGORITHM
@@ -24,7 +24,7 @@ def test_preset_prints_its_settings_and_a_bibtex_file(tmp_path):
     assert "Trained: digitnet, sgd, learning rate 0.1" in text
     assert not {"@", "\n"} & {*text}
     assert f"torch {version('torch')}" in text
-    assert [KEY.findall(entry)[0] for entry in entries][-2:] == ["alpaydin1998optical", "fedgrid"]
+    assert [ENTRY_KEY.findall(entry)[0] for entry in entries][-2:] == ["alpaydin1998optical", "fedgrid"]
     assert not (tmp_path / "none").exists()
 
 
@@ -39,7 +39,7 @@ def test_plugin_of_a_file_is_cited_by_its_entry(tmp_path):
 def test_grid_of_the_storage_comes_before_a_preset_and_names_what_made_it(tmp_path, monkeypatch):
     run = config("briggs")
     play(run, tmp_path)
-    GridFolder(Storage.of(tmp_path), "quickstart").keep([run], "", "options")
+    GridFolder(Storage.from_text(tmp_path), "quickstart").keep([run], "", "options")
     monkeypatch.setattr("fedgrid.grids.cli.actions.cite.versions", None)
     out = cite("quickstart", tmp_path)
     assert out.startswith("% 1 run: ")
@@ -55,7 +55,7 @@ def test_unknown_name_is_refused_in_one_line(tmp_path):
 
 def test_imported_runs_are_not_ours_to_cite(tmp_path):
     run = config().model_copy(update={"model": "archive-cnn"})
-    GridFolder(Storage.of(tmp_path), "archive").keep([run], "", "archive")
+    GridFolder(Storage.from_text(tmp_path), "archive").keep([run], "", "archive")
     result = fedgrid("cite", "archive", "--storage", tmp_path)
     assert result.code == 2
     assert "`fedgrid cite paper`" in result.err

@@ -12,7 +12,13 @@ from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.configuration.run_config import AlgorithmSection
 from fedgrid.engine.federation.data.registry import DATASETS
-from fedgrid.grids.cite.references import entries, fedgrid_bibtex, list_uncited, of_algorithm, references
+from fedgrid.grids.cite.references import (
+    collect_references,
+    find_algorithm_entries,
+    format_own_entry,
+    list_uncited,
+    parse_entries,
+)
 from tests.helpers.small_runs import config
 
 ROOT = Path(__file__).parents[3]
@@ -45,7 +51,7 @@ def fields(entry: str) -> dict[str, str]:
 )
 def test_every_algorithm_cites_the_source_that_it_names(entry):
     author, year, arxiv = re.fullmatch(r"(\w+) et al\. (\d{4})(?:, arXiv:(\S+))?", entry.source).groups()
-    cited = [fields(each) for each in entries([entry.bibtex]).values()]
+    cited = [fields(each) for each in parse_entries([entry.bibtex]).values()]
     assert [
         each
         for each in cited
@@ -59,11 +65,13 @@ def test_algorithms_of_our_own_have_no_entry():
 
 @pytest.mark.parametrize("dataset", DATASETS.values(), ids=lambda dataset: dataset.name)
 def test_every_data_set_but_ours_has_a_citation(dataset):
-    assert bool(entries([dataset.bibtex])) != dataset.source.startswith("ours")
+    assert bool(parse_entries([dataset.bibtex])) != dataset.source.startswith("ours")
 
 
 @pytest.mark.parametrize(
-    ("key", "entry"), {**entries(TEXTS), **entries([fedgrid_bibtex()])}.items(), ids=lambda text: text[:20]
+    ("key", "entry"),
+    {**parse_entries(TEXTS), **parse_entries([format_own_entry()])}.items(),
+    ids=lambda text: text[:20],
 )
 def test_entry_is_whole(key, entry):
     """Braces in pairs, ASCII for every BibTeX, no field twice, none of the needed ones missing."""
@@ -82,13 +90,13 @@ def test_entry_is_whole(key, entry):
 def test_one_key_is_one_entry():
     found: dict[str, str] = {}
     for text in TEXTS:
-        for key, entry in entries([text]).items():
+        for key, entry in parse_entries([text]).items():
             assert found.setdefault(key, entry) == entry
 
 
 def test_fedgrid_is_cited_as_citation_cff_says():
     file = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    ours = fields(fedgrid_bibtex())
+    ours = fields(format_own_entry())
     assert re.sub(r"[{}]", "", ours["title"]) == file["title"]
     assert ours["author"] == f"{{{' and '.join(author['name'] for author in file['authors'])}}}"
     assert ours["note"] == f"Version {file['version']}"
@@ -117,12 +125,12 @@ def test_what_local_can_name_is_an_algorithm_with_a_citation():
     ],
 )
 def test_local_training_and_server_optimizer_are_cited_too(settings, keys):
-    assert list(entries([of_algorithm(config(settings))])) == keys
+    assert list(parse_entries([find_algorithm_entries(config(settings))])) == keys
 
 
 def test_references_are_of_algorithms_then_data_then_fedgrid_each_once():
     runs = [config("ifca"), config("ifca", seed=1), config("solo")]
-    assert list(references(runs)) == ["ghosh2020efficient", "alpaydin1998optical", "fedgrid"]
+    assert list(collect_references(runs)) == ["ghosh2020efficient", "alpaydin1998optical", "fedgrid"]
 
 
 def test_what_has_no_citation_is_named_with_its_source():

@@ -10,15 +10,15 @@ import pytest
 from PIL import Image
 
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.grids.cli.actions.listings import subject
-from fedgrid.grids.presets.key_docs import settings_rows
-from fedgrid.grids.presets.preset_files import preset_names
+from fedgrid.grids.cli.actions.listings import read_subject
+from fedgrid.grids.presets.key_docs import list_settings
+from fedgrid.grids.presets.preset_files import list_presets
 from tests.helpers.command_line import fedgrid
 
 
 def test_presets_are_listed_with_their_runs_and_subjects():
     rows = json.loads(fedgrid("list", "presets", "--json").out)
-    assert [row["name"] for row in rows] == preset_names()
+    assert [row["name"] for row in rows] == list_presets()
     known = {row["name"]: row for row in rows}
     assert known["flis-digits"] == {
         "name": "flis-digits",
@@ -37,7 +37,7 @@ def test_presets_are_listed_with_their_runs_and_subjects():
     ],
 )
 def test_the_subject_of_a_preset_is_its_first_comment_up_to_the_colon(text, expected):
-    assert subject(text) == expected
+    assert read_subject(text) == expected
 
 
 @pytest.fixture
@@ -77,4 +77,4 @@ def test_groups_without_a_client_are_said_and_the_others_have_their_names(folder
 
 @pytest.mark.parametrize("name", list(ALGORITHMS))
 def test_every_setting_of_an_algorithm_has_a_meaning(name):
-    assert [row for row in settings_rows(ALGORITHMS[name].settings) if not row[3]] == []
+    assert [row for row in list_settings(ALGORITHMS[name].settings) if not row[3]] == []

@@ -8,7 +8,7 @@ import typer
 from typer import BadParameter
 from typer.testing import CliRunner
 
-from fedgrid.grids.cli.commands.app import with_groups
+from fedgrid.grids.cli.commands.app import expand_groups
 from fedgrid.grids.cli.commands.options import parse_size
 
 
@@ -47,7 +47,7 @@ def test_parameter_of_a_group_stands_for_its_options_in_its_place():
     app, had = typer.Typer(), []
 
     @app.command()
-    @with_groups
+    @expand_groups
     def write(*, text: Annotated[str, typer.Argument()], paper: Paper, copies: int = 1) -> None:
         """Write."""
         had.append((text, paper, copies))

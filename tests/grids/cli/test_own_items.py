@@ -6,9 +6,9 @@ import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.grids.cli.actions.reports import add_own_items, own_items
+from fedgrid.grids.cli.actions.reports import build_own_sections, insert_sections
 from fedgrid.tracking.report.page import Page
-from fedgrid.tracking.tables.personalisation import fairness
+from fedgrid.tracking.tables.personalisation import build_fairness_table
 from tests.helpers.plugin_files import ALGORITHM
 from tests.helpers.studies import WHOLE, make_result, make_run, make_study
 
@@ -24,7 +24,7 @@ def written(tmp_path, text):
 
 
 def test_example_of_the_docs_makes_a_table_and_a_figure():
-    [section] = own_items([DOCS / "own_report.py"], STUDY)
+    [section] = build_own_sections([DOCS / "own_report.py"], STUDY)
     table, plate = section.items
     assert table.rows[0].cells[0].value == 0.25
     assert (plate.name, plate.title) == ("own-speed", "Rounds until the partition is right")
@@ -46,18 +46,20 @@ def test_its_mean_and_deviation_are_those_of_the_report():
             for (clients, seed), level in levels.items()
         ]
     )
-    [section] = own_items([DOCS / "own_report.py"], study)
-    *_, column = [place for place, each in enumerate(fairness(study).columns) if each.name == "worst client"]
-    own, theirs = section.items[0].rows[0].cells[0], fairness(study).rows[0].cells[column]
+    [section] = build_own_sections([DOCS / "own_report.py"], study)
+    *_, column = [
+        place for place, each in enumerate(build_fairness_table(study).columns) if each.name == "worst client"
+    ]
+    own, theirs = section.items[0].rows[0].cells[0], build_fairness_table(study).rows[0].cells[column]
     assert (own.value, own.spread) == (theirs.value, theirs.spread)
     assert own.spread == pytest.approx(0.15 / 2**0.5)
 
 
 def test_section_follows_the_first_one_of_the_report():
-    sections = own_items([DOCS / "own_report.py"], STUDY)
-    assert add_own_items(Page("report", (), ()), sections).sections == sections
+    sections = build_own_sections([DOCS / "own_report.py"], STUDY)
+    assert insert_sections(Page("report", (), ()), sections).sections == sections
     with pytest.raises(ConfigError, match="the report has figure own-speed twice"):
-        add_own_items(Page("report", (), sections), sections)
+        insert_sections(Page("report", (), sections), sections)
 
 
 @pytest.mark.parametrize(
@@ -71,16 +73,16 @@ def test_section_follows_the_first_one_of_the_report():
 )
 def test_plugin_that_fails_is_named_with_its_function(tmp_path, text, message):
     with pytest.raises(ConfigError, match=message):
-        own_items([written(tmp_path, text)], STUDY)
+        build_own_sections([written(tmp_path, text)], STUDY)
 
 
 def test_plugin_of_an_algorithm_adds_nothing_to_a_report(tmp_path):
     """As where `fedgrid.toml` names it for every command."""
-    assert own_items([written(tmp_path, ALGORITHM)], STUDY) == ()
+    assert build_own_sections([written(tmp_path, ALGORITHM)], STUDY) == ()
 
 
 def test_figure_that_fails_is_named_when_it_is_drawn(tmp_path):
-    [section] = own_items([written(tmp_path, "def f(study):\n    return 1\nFIGURES = [f]\n")], STUDY)
+    [section] = build_own_sections([written(tmp_path, "def f(study):\n    return 1\nFIGURES = [f]\n")], STUDY)
     with pytest.raises(ConfigError, match=r"mine.py: f returned int; expected a Figure"):
         section.items[0].draw()
 
@@ -88,4 +90,4 @@ def test_figure_that_fails_is_named_when_it_is_drawn(tmp_path):
 def test_plugin_for_reports_alone_is_refused_for_runs(tmp_path):
     path = written(tmp_path, "def f(study):\n    return 1\nFIGURES = [f]\n")
     with pytest.raises(ConfigError, match="mine.py has only FIGURES or TABLES; give it to `fedgrid report"):
-        active.add(path)
+        active.add_plugin(path)

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 import typer
 
-from fedgrid.grids.cli.commands.app import MAY_BE_EMPTY
+from fedgrid.grids.cli.commands.app import EMPTY_ALLOWED
 from fedgrid.grids.cli.main import app
 from tests.helpers.command_line import fedgrid
 
@@ -23,7 +23,7 @@ COMMANDS = {
 def takes_text(parameter):
     kind = (*get_args(parameter.annotation), parameter.annotation)[0]
     kinds = {kind, *get_args(kind), *(inner for part in get_args(kind) for inner in get_args(part))}
-    return bool(kinds & {str, Path}) and parameter.name not in MAY_BE_EMPTY
+    return bool(kinds & {str, Path}) and parameter.name not in EMPTY_ALLOWED
 
 
 @pytest.mark.parametrize("name", COMMANDS, ids=" ".join)

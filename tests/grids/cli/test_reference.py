@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from fedgrid.engine.federation.configuration.run_config import SETTABLE
+from fedgrid.engine.federation.configuration.run_config import SETTABLE_KEYS
 from fedgrid.grids.presets.axis_keys import SECTIONS
-from fedgrid.grids.presets.preset_files import KEYS
+from fedgrid.grids.presets.preset_files import PRESET_KEYS
 from fedgrid.grids.search.definition import OWN_KEYS
 from fedgrid.record_columns import EVERY_COLUMN
 from tests.helpers.command_line import fedgrid
@@ -20,7 +20,7 @@ def test_every_key_has_a_meaning_and_a_section_is_chosen_by_its_name() -> None:
     rows = listed("keys")
     keys = {row["key"] for row in rows}
     sections = {f"{name}.{key}" for name, its in SECTIONS.items() for key in its}
-    assert keys >= {*SETTABLE, *sections, *KEYS, *OWN_KEYS} - set(SECTIONS)
+    assert keys >= {*SETTABLE_KEYS, *sections, *PRESET_KEYS, *OWN_KEYS} - set(SECTIONS)
     assert [row["key"] for row in rows if not row["meaning"]] == []
     assert listed("keys", "training")[0]["key"] == "training.rounds"
     assert {row["key"] for row in listed("keys", "uplink")} >= {"uplink", "clip", "noise"}

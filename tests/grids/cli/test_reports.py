@@ -182,7 +182,7 @@ def table(storage, *options):
 
 def test_table_pairs_two_grids_by_scenario_and_algorithm(storage):
     """The second grid has two of the first one's three runs."""
-    first, _, third = GridFolder(Storage(storage), "one").runs()
+    first, _, third = GridFolder(Storage(storage), "one").read_runs()
     GridFolder(Storage(storage), "other").keep([first, third], "")
     result = table(storage, "--against", "other", "--score", "ari", "--format", "csv")
     assert (result.code, result.err) == (0, "")

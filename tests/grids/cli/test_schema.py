@@ -6,14 +6,14 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from fedgrid.grids.cli.actions.schema import schema
-from fedgrid.grids.presets.preset_files import preset_names, source
+from fedgrid.grids.cli.actions.schema import build_schema
+from fedgrid.grids.presets.preset_files import list_presets, read_preset_text
 from tests.helpers.command_line import fedgrid
 
 
 @pytest.fixture(scope="module")
 def validator():
-    found = schema()
+    found = build_schema()
     Draft7Validator.check_schema(found)
     return Draft7Validator(found)
 
@@ -23,9 +23,9 @@ def errors(validator, text):
     return [error.json_path for error in validator.iter_errors(json.loads(json.dumps(yaml.safe_load(text))))]
 
 
-@pytest.mark.parametrize("name", preset_names())
+@pytest.mark.parametrize("name", list_presets())
 def test_every_preset_agrees_with_the_schema(validator, name):
-    assert errors(validator, source(name)) == []
+    assert errors(validator, read_preset_text(name)) == []
 
 
 @pytest.mark.parametrize(

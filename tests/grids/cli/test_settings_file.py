@@ -15,7 +15,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.delenv("FEDGRID_STORAGE", raising=False)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     yield tmp_path
-    active.use()
+    active.use_plugins()
 
 
 def write(folder, text):

@@ -80,6 +80,6 @@ def test_process_ends_as_usual_without_a_code_or_where_the_output_is_a_broken_pi
     monkeypatch.setattr(main.os, "_exit", lambda code: pytest.fail("it would end at once"))
     monkeypatch.setattr(main.logging, "shutdown", lambda: None)
     monkeypatch.setattr(sys, "stdout", stdout)
-    leave = main._Leave()
+    leave = main._ExitHandler()
     leave.code = code
     leave()

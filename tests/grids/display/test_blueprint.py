@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation.errors import DataError
-from fedgrid.grids.display.blueprint import Blueprint, class_count_table, count_classes, read_blueprint
-from fedgrid.grids.display.plain import PlainConsole
+from fedgrid.grids.display.blueprint import Blueprint, build_class_count_table, count_classes, read_blueprint
+from fedgrid.grids.display.plain_console import PlainConsole
 from tests.helpers.reference import REFERENCE
 
 TEXT = """\
@@ -37,21 +37,21 @@ def test_blueprint_counts_the_classes_of_a_split():
     assert blueprint.train_KL.tolist() == [[2, 1, 0], [0, 0, 1]]
     assert blueprint.test_KL.tolist() == [[0, 1, 0], [0, 0, 2]]
     assert blueprint.server_L.tolist() == [1, 0, 2]
-    assert blueprint.to_csv() == TEXT
+    assert blueprint.format_csv() == TEXT
 
 
 def test_written_blueprint_is_read_back_exactly(file, tmp_path):
     blueprint = read_blueprint(file(TEXT))
     assert blueprint.train_KL.tolist() == [[2, 1, 0], [0, 0, 1]]
-    blueprint.write(tmp_path / "again.csv")
+    blueprint.write_csv(tmp_path / "again.csv")
     assert (tmp_path / "again.csv").read_bytes() == TEXT.encode()
     header, *rows = TEXT.splitlines()
-    assert read_blueprint(file("\n".join([header, *reversed(rows)]))).to_csv() == TEXT
+    assert read_blueprint(file("\n".join([header, *reversed(rows)]))).format_csv() == TEXT
 
 
 def test_blueprint_that_cannot_be_written_names_its_file(file, tmp_path):
     with pytest.raises(DataError, match=r"none/x\.csv cannot be written: No such file or directory"):
-        read_blueprint(file(TEXT)).write(tmp_path / "none" / "x.csv")
+        read_blueprint(file(TEXT)).write_csv(tmp_path / "none" / "x.csv")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_blueprints_of_the_authors_round_trip():
         blueprint = read_blueprint(path)
         assert blueprint.server_L.tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
         assert len(blueprint.train_KL) == int(path.stem.split("-")[-1])
-        assert blueprint.to_csv() == path.read_text(encoding="utf-8")
+        assert blueprint.format_csv() == path.read_text(encoding="utf-8")
 
 
 def test_class_count_table():
@@ -93,7 +93,7 @@ def test_class_count_table():
         classes=("ape", "bee"),
     )
     text = io.StringIO()
-    PlainConsole(file=text, width=80).print(class_count_table(blueprint, [0, 1], ["ada", "1"]))
+    PlainConsole(file=text, width=80).print(build_class_count_table(blueprint, [0, 1], ["ada", "1"]))
     rows = [line.split() for line in text.getvalue().splitlines() if "─" not in line]
     assert rows == [
         ["client", "group", "set", "images", "ape", "bee"],

@@ -8,7 +8,13 @@ import pytest
 from rich.console import Console
 
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.display.progress import Bars, JsonLines, Lines, headline, work_done
+from fedgrid.grids.display.progress import (
+    JsonEvents,
+    ProgressBars,
+    ProgressLines,
+    describe_work,
+    format_headline,
+)
 from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.results.runs import failed_run, read_runs
 from fedgrid.tracking.scoring.scores import score_rounds
@@ -20,7 +26,7 @@ TIMING = {"seconds": 2.0, "train_seconds": 1.0, "evaluate_seconds": 0.5}
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Return a finished run of three rounds: its configuration, the scores of its rounds, its row."""
-    storage = Storage.of(tmp_path_factory.mktemp("runs"))
+    storage = Storage.from_text(tmp_path_factory.mktemp("runs"))
     taken = run_seed(storage, seed=1)
     [run] = read_runs([taken], storage)
     return taken, dict(score_rounds(run.folder)), run
@@ -30,23 +36,23 @@ def show(view, run):
     """Show a run that is retried, one that fails and one that stops."""
     taken, scores, finished = run
     with view:
-        view.start(taken, 0)
-        view.round(taken, 1, scores[1])
-        view.retry(taken, "its server died", 1)
-        view.start(taken, 1)
-        view.round(taken, 2, scores[2])
-        view.finish(taken, finished)
-        view.start(config(seed=2), 0)
+        view.show_start(taken, 0)
+        view.show_round(taken, 1, scores[1])
+        view.show_retry(taken, "its server died", 1)
+        view.show_start(taken, 1)
+        view.show_round(taken, 2, scores[2])
+        view.show_result(taken, finished)
+        view.show_start(config(seed=2), 0)
         bad = config(seed=2)
-        view.finish(bad, failed_run(bad, Storage.of(finished.folder.parent), "out of [memory]"))
-        view.start(config(seed=3), 0)
-        view.stopping()
-        view.stop(config(seed=3))
+        view.show_result(bad, failed_run(bad, Storage.from_text(finished.folder.parent), "out of [memory]"))
+        view.show_start(config(seed=3), 0)
+        view.announce_stop()
+        view.show_stop(config(seed=3))
 
 
 def test_log_has_a_line_for_each_event(run):
     text = io.StringIO()
-    show(Lines(Console(file=text, width=200)), run)
+    show(ProgressLines(Console(file=text, width=200)), run)
     name = "digits-3-nonoverlapping-balanced-fedavg-s"
     lines = text.getvalue().splitlines()
     assert lines[0] == f"{name}1: starts"
@@ -64,7 +70,7 @@ def test_log_has_a_line_for_each_event(run):
 def test_json_has_an_object_on_each_line(run, monkeypatch):
     out = io.StringIO()
     monkeypatch.setattr(sys, "stdout", out)
-    show(JsonLines(), run)
+    show(JsonEvents(), run)
     events = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [event["event"] for event in events] == [
         *("start", "round", "retry", "start", "round", "result"),
@@ -80,7 +86,7 @@ def test_terminal_lists_ended_runs_above_the_bars(run):
     text = io.StringIO()
     taken, _, _ = run
     console = Console(file=text, width=120, force_terminal=True, color_system=None)
-    show(Bars(console, [taken, config(seed=2), config(seed=3)]), run)
+    show(ProgressBars(console, [taken, config(seed=2), config(seed=3)]), run)
     shown = text.getvalue()
     assert "done    fedavg s1  clusters 1  ARI 0.00  acc. 0." in shown
     assert "failed  fedavg s2: out of [memory]" in shown
@@ -92,22 +98,24 @@ def test_headline_counts_runs_and_names_the_time_left():
     now = [0.0]
     runs = [config(seed=seed) for seed in (1, 2, 3)]
     tally = Tally(runs, {}, finished_before=4, now=lambda: now[0])
-    assert headline(tally) == "4 of 7 runs done, 0 running, 3 waiting; the first actors are starting"
-    tally.start(runs[0], 0)
+    assert format_headline(tally) == "4 of 7 runs done, 0 running, 3 waiting; the first actors are starting"
+    tally.count_start(runs[0], 0)
     now[0] = 2.0
-    tally.round(runs[0], 1, TIMING)
-    assert headline(tally) == "4 of 7 runs done, 1 running, 2 waiting; 2.0 s/round, 16 s left"
-    tally.fail(runs[0])
-    assert headline(tally) == "4 of 7 runs done, 0 running, 2 waiting, 1 failed; 2.0 s/round, 12 s left"
+    tally.count_round(runs[0], 1, TIMING)
+    assert format_headline(tally) == "4 of 7 runs done, 1 running, 2 waiting; 2.0 s/round, 16 s left"
+    tally.count_failure(runs[0])
+    assert (
+        format_headline(tally) == "4 of 7 runs done, 0 running, 2 waiting, 1 failed; 2.0 s/round, 12 s left"
+    )
 
 
 def test_work_done_names_computed_rounds_only_after_hits():
     """One of its two rounds was a cache hit."""
     now = [0.0]
     tally = Tally([config(seed=1)], {}, now=lambda: now[0])
-    tally.start(config(seed=1), 0)
+    tally.count_start(config(seed=1), 0)
     now[0] = 3.0
-    tally.round(config(seed=1), 1, TIMING)
-    assert work_done(tally) == "1 rounds in 3.0 s"
-    tally.round(config(seed=1), 2, {**TIMING, "reached_clients": 4, "trained_clients": 0})
-    assert work_done(tally) == "2 rounds, 1 of them computed, in 3.0 s"
+    tally.count_round(config(seed=1), 1, TIMING)
+    assert describe_work(tally) == "1 rounds in 3.0 s"
+    tally.count_round(config(seed=1), 2, {**TIMING, "reached_clients": 4, "trained_clients": 0})
+    assert describe_work(tally) == "2 rounds, 1 of them computed, in 3.0 s"

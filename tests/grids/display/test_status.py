@@ -10,8 +10,8 @@ from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display import status as status_module
-from fedgrid.grids.display.plain import PlainConsole
-from fedgrid.grids.display.status import status, watch_status
+from fedgrid.grids.display.plain_console import PlainConsole
+from fedgrid.grids.display.status import read_status, watch_status
 from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.command_line import fedgrid, new_storage
@@ -23,21 +23,21 @@ RUNS = [config(seed=seed) for seed in (1, 2, 3, 4)]
 @pytest.fixture
 def storage(tmp_path):
     """Of four runs one is done, one was given up, one is under way and one waits."""
-    storage = Storage.of(new_storage(tmp_path / "runs"))
+    storage = Storage.from_text(new_storage(tmp_path / "runs"))
     run_seed(storage, seed=1)
-    RunFolder(storage, RUNS[1]).fail("client 2, round 1: out of memory", 3)
+    RunFolder(storage, RUNS[1]).mark_failed("client 2, round 1: out of memory", 3)
     folder = GridFolder(storage, "mine")
     folder.keep(RUNS, "clients: 3\n")
     tally = Tally(RUNS[1:], {}, finished_before=1)
-    tally.start(RUNS[2], 0)
-    tally.round(RUNS[2], 1, {"seconds": 1.0, "train_seconds": 0.5, "evaluate_seconds": 0.5})
+    tally.count_start(RUNS[2], 0)
+    tally.count_round(RUNS[2], 1, {"seconds": 1.0, "train_seconds": 0.5, "evaluate_seconds": 0.5})
     folder.write_progress(tally.as_dict())
     return storage
 
 
 def test_status_of_a_running_grid(storage):
     with Lease(storage, "mine"):
-        found = status("mine", storage)
+        found = read_status("mine", storage)
     counts = {name: found[name] for name in ("total", "done", "running", "waiting", "failed")}
     assert counts == {"total": 4, "done": 1, "running": 1, "waiting": 1, "failed": 1}
     assert found["driver"]
@@ -45,7 +45,7 @@ def test_status_of_a_running_grid(storage):
     [failure] = found["failures"]
     assert (failure["run_id"], failure["attempts"]) == (RUNS[1].run_id, 3)
     assert failure["cause"] == "client 2, round 1: out of memory"
-    without_driver = status("mine", storage)
+    without_driver = read_status("mine", storage)
     assert (without_driver["driver"], without_driver["runs"], without_driver["seconds_left"]) == (
         None,
         [],
@@ -57,7 +57,7 @@ def test_status_of_a_running_grid(storage):
 def test_damaged_progress_is_named_and_left_out(storage, capsys):
     (GridFolder(storage, "mine").path / "progress.json").write_text("{")
     with Lease(storage, "mine"):
-        found = status("mine", storage)
+        found = read_status("mine", storage)
     assert (found["runs"], found["seconds_left"]) == ([], None)
     assert "grids/mine/progress.json is damaged" in capsys.readouterr().err.replace("\n", "")
 
@@ -96,7 +96,7 @@ def test_status_is_printed_as_text_and_json(storage):
 def test_stop_asks_the_driver_of_a_running_grid(storage):
     with Lease(storage, "mine"):
         result = fedgrid("stop", "mine", "--storage", storage.root)
-        assert status("mine", storage)["stopping"]
+        assert read_status("mine", storage)["stopping"]
     assert result.code == 0
     assert "stops after the rounds under way" in result.out
 

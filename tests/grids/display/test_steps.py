@@ -5,15 +5,15 @@ import io
 import pytest
 from rich.console import Console
 
-from fedgrid.grids.display.steps import Steps
+from fedgrid.grids.display.steps import StepDisplay
 
 
 def shown(console, **how):
-    with Steps(console, **how) as steps:
-        steps.say("Reading [runs]")
-        steps.count(2, 7)
-        steps.pause()
-        steps.say("Drawing figures")
+    with StepDisplay(console, **how) as steps:
+        steps.begin_step("Reading [runs]")
+        steps.show_count(2, 7)
+        steps.remove_line()
+        steps.begin_step("Drawing figures")
     return console.file.getvalue()
 
 

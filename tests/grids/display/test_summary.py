@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from fedgrid.engine.federation.uplink.ledger import epsilon
+from fedgrid.engine.federation.uplink.ledger import compute_epsilon
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.display.summary import show, write_summary
-from fedgrid.grids.display.tables import result_row
+from fedgrid.grids.display.summary import show_summary, write_summary
+from fedgrid.grids.display.tables import build_result_row
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -27,7 +27,7 @@ RUNS = (config(seed=1), config(seed=1, algorithm="sattler"))
 
 
 def run_all(folder, cache, runs=RUNS):
-    storage = Storage.of(folder)
+    storage = Storage.from_text(folder)
     session = Session(InProcessPool(), NOWHERE, cache=cache)
     for run in runs:
         for _ in run_to_end(session, run, storage, lambda: False):
@@ -42,7 +42,9 @@ def shared(tmp_path_factory):
 
 def shown(storage, runs=RUNS):
     text = io.StringIO()
-    show(Grid("mine", runs, ""), storage, "sqlite:///mlflow.db", [], None, Console(file=text, width=100))
+    show_summary(
+        Grid("mine", runs, ""), storage, "sqlite:///mlflow.db", [], None, Console(file=text, width=100)
+    )
     return text.getvalue()
 
 
@@ -58,13 +60,13 @@ def test_summary_names_the_epsilons_of_runs_with_noise(shared, tmp_path):
     """Each round is a squared distance of 1 / 100; `epsilon` itself is tested against opacus."""
     noisy = (config(seed=1, uplink=[{"clip": 1.0}, {"noise": 10}]),)
     text = shown(run_all(tmp_path, None, noisy), runs=noisy)
-    expected = epsilon(noisy[0].training.rounds / 10**2, 1e-5)
+    expected = compute_epsilon(noisy[0].training.rounds / 10**2, 1e-5)
     assert f"\nepsilon of a client at the end: {expected:.3g}, delta 1e-05; " in text
     assert "epsilon" not in shown(shared)
 
 
 def outcome(storage, run):
-    return result_row(*read_runs([run], storage))
+    return build_result_row(*read_runs([run], storage))
 
 
 def test_several_seeds_are_one_table_of_means(tmp_path, shared):
@@ -85,7 +87,7 @@ def test_summary_file_has_variants_settings_and_folders_within_the_storage(tmp_p
     runs = [config(seed=1, algorithm={"name": "briggs", "threshold": value}) for value in (0.1, 0.2)]
     for run in runs:
         mark_finished(tmp_path, run)
-    with write_summary(runs, GridFolder(Storage.of(tmp_path), "mine")).open(newline="") as file:
+    with write_summary(runs, GridFolder(Storage.from_text(tmp_path), "mine")).open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["variant"] for row in rows] == ["threshold 0.1", "threshold 0.2"]
     assert [row["algorithm.threshold"] for row in rows] == ["0.1", "0.2"]

@@ -2,8 +2,8 @@
 
 import io
 
-from fedgrid.grids.display.plain import PlainConsole
-from fedgrid.grids.display.text_table import TextTable, page_table, print_pairs
+from fedgrid.grids.display.plain_console import PlainConsole
+from fedgrid.grids.display.text_table import TextTable, build_text_table, print_pairs
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table
 
 COLUMNS = tuple(
@@ -17,7 +17,9 @@ def lines(width: int, *notes: str) -> list[str]:
     cells = tuple(Cell("0.812 ± 0.010", 0.812, notes=notes if not index else ()) for index in range(6))
     rows = (Row("ocfl-hdbscan", cells), Row("sattler", cells[1:] + cells[1:2]))
     console = PlainConsole(file=io.StringIO(), width=width)
-    console.print(page_table(Table("one", "PA: mine", "What it is.", COLUMNS, rows, corner="algorithm")))
+    console.print(
+        build_text_table(Table("one", "PA: mine", "What it is.", COLUMNS, rows, corner="algorithm"))
+    )
     return console.file.getvalue().splitlines()
 
 

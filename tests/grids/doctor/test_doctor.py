@@ -4,7 +4,7 @@ import pytest
 
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.grids.doctor import doctor
-from fedgrid.grids.doctor.machine import Section
+from fedgrid.grids.doctor.machine import DoctorSection
 from tests.helpers.command_line import fedgrid, strict_json
 
 
@@ -42,7 +42,7 @@ def test_version_names_the_commit(command):
 
 def test_each_missing_thing_is_one_line_with_its_section_and_the_code_says_so(tmp_path, monkeypatch):
     """On a machine whose GPU is in exclusive mode, in a job of Slurm on two nodes without a shared folder."""
-    found = Section({"GPU 0": "NVIDIA A100"}, ["GPU 0 is in exclusive mode:\n one process"])
+    found = DoctorSection({"GPU 0": "NVIDIA A100"}, ["GPU 0 is in exclusive mode:\n one process"])
     monkeypatch.setattr(doctor, "describe_gpus", lambda: found)
     result = fedgrid("doctor", "--storage", tmp_path / "runs", SLURM_JOB_ID="1", SLURM_JOB_NUM_NODES="2")
     assert result.code == 1

@@ -28,7 +28,7 @@ def test_little_memory_and_few_files_are_named_with_what_is_needed(monkeypatch, 
     meminfo.write_text("MemTotal:       4096000 kB\nMemAvailable:   1048576 kB\n")
     monkeypatch.setattr(machine, "MEMORY", meminfo)
     monkeypatch.setattr(machine, "LEAST_FILES", 10**9)
-    assert machine.available_memory() == 2**30
+    assert machine.read_available_memory() == 2**30
     memory, files = machine.describe_machine().missing
     assert memory == "memory: 1.0 GiB free, of 4"
     assert str(10**9) in files
@@ -40,12 +40,14 @@ def gpus(monkeypatch):
     monkeypatch.delenv("SLURM_GPUS_ON_NODE", raising=False)
 
     def describe(*, listed, usable=0):
-        monkeypatch.setattr(machine, "listed_gpus", lambda: listed)
-        monkeypatch.setattr(machine, "usable_gpus", lambda listed: usable)
+        monkeypatch.setattr(machine, "count_listed_gpus", lambda: listed)
+        monkeypatch.setattr(machine, "count_usable_gpus", lambda listed: usable)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: usable)
         monkeypatch.setattr(torch.cuda, "get_device_properties", [A100, T4].__getitem__)
-        monkeypatch.setattr(machine, "why", lambda: "The NVIDIA driver is too old (found version 11040)")
-        monkeypatch.setattr(machine, "driver", lambda: "580.65.06")
+        monkeypatch.setattr(
+            machine, "explain_unusable_gpus", lambda: "The NVIDIA driver is too old (found version 11040)"
+        )
+        monkeypatch.setattr(machine, "find_driver_version", lambda: "580.65.06")
         monkeypatch.setattr(torch.version, "cuda", "13.0")
         return machine.describe_gpus()
 
@@ -81,7 +83,7 @@ def test_driver_that_is_too_old_is_named_with_the_cause(gpus):
 def job(monkeypatch):
     """Return a function that describes a job with other variables, of this user's four CPUs."""
     for name in os.environ:
-        if name.startswith("SLURM") or name == machine.SHOWN:
+        if name.startswith("SLURM") or name == machine.GPU_VARIABLE:
             monkeypatch.delenv(name)
 
     def describe(cpus=4, variables=JOB, **changes):
@@ -130,4 +132,4 @@ def test_machine_that_is_no_node_of_the_job_has_none_of_it(job):
 
 def test_outside_a_job_there_is_one_line(job):
     assert job(variables={}).facts == {"job": "none"}
-    assert machine.num_nodes() == 1
+    assert machine.count_nodes() == 1

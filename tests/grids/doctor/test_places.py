@@ -47,7 +47,7 @@ def test_machine_without_df_lacks_nothing(monkeypatch, tmp_path):
 
 def test_token_that_clusters_need_is_named_and_not_shown(tmp_path, monkeypatch):
     file = tmp_path / "token"
-    monkeypatch.setattr(places.cluster, "address", lambda: places.cluster.LOCAL)
+    monkeypatch.setattr(places.cluster, "find_address", lambda: places.cluster.LOCAL)
     monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(file))

@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.archive.training_records import FILE, ArchivedTraining, SetScores, keep, tables_beside
+from fedgrid.grids.archive.training_records import (
+    FILE,
+    ArchivedTraining,
+    SetScores,
+    compare_trainings,
+    write_trainings,
+)
 from fedgrid.grids.epsilons.analysis import read_epochs
-from fedgrid.grids.epsilons.rules import propose
+from fedgrid.grids.epsilons.rules import propose_settings
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
@@ -49,7 +55,7 @@ def test_the_proposal_is_that_of_the_rules_of_thumb(finished, proposed):
     [folder] = finished.glob("digits-*")
     epochs = read_epochs(folder)
     assert epochs["epoch"].tolist() == [1, 2, 3]
-    rules = propose(epochs["update_l2"].tolist(), epochs["loss"].tolist())
+    rules = propose_settings(epochs["update_l2"].tolist(), epochs["loss"].tolist())
     assert {name: proposed[name] for name in rules.settings} == rules.settings
     assert proposed["epsilon_1"] == float(f"{max(epochs['update_l2']) / 10:.3g}")
     assert proposed["epsilon_2"] == float(f"{max(epochs['update_l2']) / 2:.3g}")
@@ -88,7 +94,7 @@ def test_the_report_has_the_curves_and_the_table(finished, proposed):
 
 def test_imported_trainings_of_the_data_set_stand_beside_ones_own(finished):
     other = THEIRS.model_copy(update={"dataset": "mnist"})
-    keep([THEIRS, other], GridFolder(Storage(finished), "theirs"))
+    write_trainings([THEIRS, other], GridFolder(Storage(finished), "theirs"))
     out = " ".join(fedgrid(*PROPOSE, finished).out.split())
     (finished / "grids" / "theirs" / FILE).unlink()
     assert "Beside the authors' centralised trainings of digits" in out
@@ -101,10 +107,12 @@ def test_the_change_of_the_l1_norm_is_that_of_the_published_epoch(tmp_path):
     """MNIST's 31st, which is 64.5 - 58."""
     norms = tuple(float(2 * epoch) for epoch in range(30)) + (58.0 + 6.5,)
     main = THEIRS.model_copy(update={"dataset": "mnist", "name": "centralised_test", "weights_l1": norms})
-    keep([main, THEIRS.model_copy(update={"dataset": "mnist"})], GridFolder(Storage(tmp_path), "theirs"))
+    write_trainings(
+        [main, THEIRS.model_copy(update={"dataset": "mnist"})], GridFolder(Storage(tmp_path), "theirs")
+    )
     [run] = load_grid("centralised", {"dataset": "mnist"}, [], NOWHERE).runs
     names = ("loss", "server_accuracy", "server_f1", "weights_l1_change")
-    [table] = tables_beside(run, {name: np.arange(40.0) for name in names}, tmp_path / "run")
+    [table] = compare_trainings(run, {name: np.arange(40.0) for name in names}, tmp_path / "run")
     assert [row.name for row in table.rows] == ["this one", "theirs", "theirs: Run_IX"]
     assert table.columns[-1].name == "L1 change in epoch 31"
     assert [row.cells[-1].value for row in table.rows] == [30.0, 6.5, None]
@@ -112,7 +120,7 @@ def test_the_change_of_the_l1_norm_is_that_of_the_published_epoch(tmp_path):
 
 def test_a_damaged_file_of_imported_trainings_is_named(finished):
     folder = GridFolder(Storage(finished), "theirs")
-    folder.write(FILE, "{}\n")
+    folder.write_file(FILE, "{}\n")
     result = fedgrid(*PROPOSE, finished)
     (folder.path / FILE).unlink()
     assert result.code == 1

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.execution.launch import launch
+from fedgrid.grids.execution.launch import launch_grid
 from fedgrid.grids.execution.watch import LaunchResult
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
@@ -23,15 +23,17 @@ def launch_finished(tmp_path):
 
     def launch_finished(name):
         trackers = SimpleNamespace(
-            lacking=lambda runs: [],
+            find_lacking_runs=lambda runs: [],
             own_processes=nullcontext,
             following=lambda runs, forgotten: nullcontext(),
             summary=lambda *counts, stopped: None,
         )
         options = LaunchOptions(NOWHERE, in_process=True)
-        return launch(Grid(name, RUNS, ""), (), RUNS, Storage.of(tmp_path), options, trackers, Console())
+        return launch_grid(
+            Grid(name, RUNS, ""), (), RUNS, Storage.from_text(tmp_path), options, trackers, Console()
+        )
 
-    GridFolder(Storage.of(tmp_path), "first").keep(RUNS, "")
+    GridFolder(Storage.from_text(tmp_path), "first").keep(RUNS, "")
     return launch_finished
 
 
@@ -44,4 +46,4 @@ def test_a_grid_whose_runs_another_has_finished_is_written_down(launch_finished,
     """By a launch that runs nothing: `status` and `report` know it then."""
     result = launch_finished("second")
     assert (result.failures, result.stopped) == ((), False)
-    assert GridFolder(Storage.of(tmp_path), "second").read().runs == RUNS
+    assert GridFolder(Storage.from_text(tmp_path), "second").read_definition().runs == RUNS

@@ -7,11 +7,11 @@ import pytest
 import fedgrid.grids.execution.run_events
 from fedgrid.engine.federation.errors import FinalError, RunError
 from fedgrid.engine.runtime.leases.lease import Lease
-from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.run.run_folder import RunFolder, build_folder_path
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.tally import Tally
-from fedgrid.grids.execution.executors import InProcess
+from fedgrid.grids.execution.executors import InProcessExecutor
 from fedgrid.grids.execution.run_events import RunPreparing, run_to_end
 from fedgrid.grids.execution.watch import TICK_SECONDS, Watch
 from fedgrid.grids.planning.options import LaunchOptions
@@ -44,7 +44,7 @@ class Breaking(Session):
 
 @pytest.fixture
 def storage(tmp_path):
-    return Storage.of(tmp_path / "runs")
+    return Storage.from_text(tmp_path / "runs")
 
 
 @pytest.fixture
@@ -70,19 +70,19 @@ def run(storage, monkeypatch, time):
             lease=Lease(storage, "mine"),
         )
         if stop_after is not None:
-            tell = view.round
+            tell = view.show_round
 
             def stop_then(config, number, scores):
                 tell(config, number, scores)
                 if number == stop_after:
-                    watch.ask_to_stop()
+                    watch.request_stop()
 
-            view.round = stop_then
+            view.show_round = stop_then
         if lose_after is not None:
-            watch.now = lambda: watch._ticked + 2 * TICK_SECONDS
-            view.round = lambda config, number, scores: number == lose_after and watch.lease.lost.set()
+            watch.now = lambda: watch._checked_at + 2 * TICK_SECONDS
+            view.show_round = lambda config, number, scores: number == lose_after and watch.lease.lost.set()
         options = LaunchOptions(NOWHERE, retries=retries, cache=None)
-        InProcess(options, time.clock).run(Grid("mine", tuple(RUNS), ""), RUNS, watch)
+        InProcessExecutor(options, time.clock).execute_runs(Grid("mine", tuple(RUNS), ""), RUNS, watch)
         return watch, view.calls
 
     return launched
@@ -105,20 +105,20 @@ def test_runs_go_one_after_another(run, storage):
         call for seed in (1, 2) for call in [("start", seed, 0), *rounds(seed), ("finish", seed, None)]
     ]
     for run_config in RUNS:
-        folder = folder_of(storage.root, run_config)
+        folder = build_folder_path(storage.root, run_config)
         assert json.loads((folder / "scores.json").read_text())["rounds"] == ROUNDS
         assert RunFolder(storage, run_config).is_done
 
 
 def test_round_is_reported_once_it_is_on_disk_and_never_if_it_cannot_be_written(run, monkeypatch):
-    save = RunFolder.save
+    save = RunFolder.save_rounds
 
     def save_one(folder, rounds):
         if rounds[-1][1].rounds_done > 1:
             raise RunError("the disk is gone")
         save(folder, rounds)
 
-    monkeypatch.setattr(RunFolder, "save", save_one)
+    monkeypatch.setattr(RunFolder, "save_rounds", save_one)
     watch, calls = run()
     assert calls[:3] == [("start", 1, 0), ("round", 1, 1), ("finish", 1, "the disk is gone")]
     assert [failure.cause for failure in watch.failures] == ["the disk is gone"] * 2
@@ -150,7 +150,7 @@ def test_failed_run_resumes_from_its_last_round(run):
 def test_next_run_starts_after_one_that_fails_too_often(run, storage, error, message):
     watch, calls = run(error, at=(1, 2), times=3, retries=2)
     assert [run.cause for run in watch.failures] == [message]
-    failure = RunFolder(storage, RUNS[0]).failure()
+    failure = RunFolder(storage, RUNS[0]).read_failure()
     assert (failure.cause, failure.attempts) == (message, 3)
     assert calls[-5:] == [("start", 2, 0), *rounds(2), ("finish", 2, None)]
 
@@ -159,7 +159,7 @@ def test_a_run_that_would_fail_again_is_not_retried(run, storage):
     """A retry cannot mend NaN, nor a plugin's `1 / 0`; the next run starts all the same."""
     watch, calls = run(FinalError("round 2: every update is NaN"), at=(1, 2), times=9, retries=2)
     assert [run.cause for run in watch.failures] == ["round 2: every update is NaN"]
-    assert RunFolder(storage, RUNS[0]).failure().attempts == 1
+    assert RunFolder(storage, RUNS[0]).read_failure().attempts == 1
     assert "retry" not in {call[0] for call in calls}
     assert calls[-1] == ("finish", 2, None)
 
@@ -174,7 +174,7 @@ def test_pauses_between_retries_grow(run, time, monkeypatch):
 def test_lost_lease_ends_the_launch_and_is_no_failure_of_a_run(run, storage):
     with pytest.raises(RunError, match="another fedgrid has taken over"):
         run(lose_after=1, retries=2)
-    assert [RunFolder(storage, config).failure() for config in RUNS] == [None, None]
+    assert [RunFolder(storage, config).read_failure() for config in RUNS] == [None, None]
     assert RunFolder(storage, RUNS[0]).rounds_done == 1
 
 
@@ -200,7 +200,7 @@ def test_next_launch_resumes_a_failed_run(run, storage):
     watch, calls = run()
     assert calls[:2] == [("start", 1, 2), ("round", 1, 3)]
     assert watch.failures == []
-    assert RunFolder(storage, RUNS[0]).failure() is None
+    assert RunFolder(storage, RUNS[0]).read_failure() is None
 
 
 @pytest.mark.usefixtures("_written_at_once")

@@ -24,7 +24,7 @@ def imports(tmp_path_factory):
 def test_an_interruption_ends_a_run_whose_storage_is_away(tmp_path, monkeypatch, number):
     """Pauses take no time here, so an interruption that is not heeded is a loop of five minutes."""
     sent = []
-    connect = remote_module.connect
+    connect = remote_module.open_file_system
 
     def connect_until_a_state_is_there(uri):
         remote, base = connect(uri)
@@ -37,7 +37,7 @@ def test_an_interruption_ends_a_run_whose_storage_is_away(tmp_path, monkeypatch,
             sent.append(seconds)
             os.kill(os.getpid(), number)
 
-    monkeypatch.setattr(remote_module, "connect", connect_until_a_state_is_there)
+    monkeypatch.setattr(remote_module, "open_file_system", connect_until_a_state_is_there)
     before = CLOCK.pause
     object.__setattr__(CLOCK, "pause", interrupt)
     try:

@@ -6,9 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedgrid.engine.runtime.leases.lease import Lease
-from fedgrid.engine.runtime.round_cache.files import kept
+from fedgrid.engine.runtime.round_cache.files import list_entries
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.execution.launch import sweep
+from fedgrid.grids.execution.launch import delete_leftovers
 from tests.helpers.cached_rounds import list_prefixes_with_states, list_prefixes_with_statistics
 from tests.helpers.command_line import fedgrid, new_storage
 
@@ -20,7 +20,7 @@ SMALL = (
 
 @pytest.fixture
 def storage(tmp_path):
-    return Storage.of(new_storage(tmp_path / "runs"))
+    return Storage.from_text(new_storage(tmp_path / "runs"))
 
 
 @pytest.fixture
@@ -51,10 +51,10 @@ def test_runs_share_rounds_and_states_are_deleted_at_the_end(storage, run):
 
 def test_fresh_computes_all_rounds_again(storage, run):
     run()
-    before = {entry.file: (storage.root / entry.file).stat().st_mtime_ns for entry in kept(storage)}
+    before = {entry.file: (storage.root / entry.file).stat().st_mtime_ns for entry in list_entries(storage)}
     run("--fresh")
     assert trained(storage) == {"fedavg": 0, "ocfl_kmeans": 3}, "the run that diverges first starts first"
-    after = {entry.file: (storage.root / entry.file).stat().st_mtime_ns for entry in kept(storage)}
+    after = {entry.file: (storage.root / entry.file).stat().st_mtime_ns for entry in list_entries(storage)}
     assert before.keys() == after.keys()
     assert all(after[file] > before[file] for file in before)
 
@@ -68,20 +68,20 @@ def test_half_written_files_are_deleted_where_no_other_driver_may_be_at_them(sto
         os.utime(leftover, (0, 0))
     with Lease(storage, "mine") as lease:
         with Lease(storage, "theirs"):
-            sweep(storage, "mine", lease)
+            delete_leftovers(storage, "mine", lease)
             assert [leftover.exists() for leftover in leftovers] == [False, True, True]
-        sweep(storage, "mine", lease)
+        delete_leftovers(storage, "mine", lease)
         assert [leftover.exists() for leftover in leftovers] == [False, False, False]
 
 
 def test_without_a_store_each_run_computes_its_rounds(storage, run):
     run("--no-cache")
     assert trained(storage) == {"fedavg": 3, "ocfl_kmeans": 3}
-    assert kept(storage) == []
+    assert list_entries(storage) == []
     assert not (storage.root / "cache").exists()
 
 
 def test_limit_below_the_smallest_entry_keeps_nothing(storage, run):
     run("--cache-limit", "1B")
-    assert kept(storage) == []
+    assert list_entries(storage) == []
     assert trained(storage) == {"fedavg": 3, "ocfl_kmeans": 3}

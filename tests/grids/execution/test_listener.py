@@ -15,24 +15,24 @@ class Denied:
     def __init__(self) -> None:
         self.ticks = 0
 
-    def fail(self, config: object, cause: str, attempts: int) -> None:
+    def record_failure(self, config: object, cause: str, attempts: int) -> None:
         raise DeniedError(f"cannot be written, attempt {attempts}")
 
-    handle = fail
+    handle_event = record_failure
 
-    def tick(self) -> None:
+    def check_launch(self) -> None:
         self.ticks += 1
 
 
 @pytest.mark.parametrize("way", ["result", "error"])
 def test_error_while_a_failure_is_noted_ends_the_step_as_itself(way):
     """Raised at once, Tune would end with the text of a traceback in its place."""
-    from fedgrid.grids.execution.tune import _Listener
+    from fedgrid.grids.execution.tune import _TrialCallback
 
     trial = SimpleNamespace(trial_id="a", config={"index": 0}, error_file=None)
     watch = Denied()
     context = SimpleNamespace(runs=["run"], options=SimpleNamespace(retries=0))
-    listener = _Listener(context, watch, ServerDeadlines())
+    listener = _TrialCallback(context, watch, ServerDeadlines())
     listener.on_trial_start(1, [trial], trial)
     for _ in range(2):
         if way == "result":

@@ -10,7 +10,7 @@ import pytest
 from fedgrid.algorithms import registry
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.results import kept_plugins
+from fedgrid.grids.results import stored_plugins
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.study import load
 from tests.helpers.command_line import fedgrid, new_storage
@@ -55,12 +55,12 @@ training: {rounds: 2}
 @pytest.fixture(autouse=True)
 def no_plugins_after():
     yield
-    active.use()
+    active.use_plugins()
 
 
 def forget_plugins():
     """Let this process know no plugin, as a new one."""
-    active.use()
+    active.use_plugins()
     active._sources.clear()
     active._loaded.clear()
     for module in [name for name in sys.modules if name.startswith("fedgrid_plugin_")]:
@@ -80,7 +80,7 @@ def run(grid, storage, *arguments):
 
 
 def ids(storage):
-    return [config.run_id for config in GridFolder(Storage(storage), "grid").runs()]
+    return [config.run_id for config in GridFolder(Storage(storage), "grid").read_runs()]
 
 
 def test_plugins_of_the_yaml_file_are_relative_to_it_and_make_runs(grid, storage):
@@ -113,7 +113,7 @@ def test_status_and_report_need_no_plugin(grid, storage, tmp_path):
     run(grid, storage)
     for path in tmp_path.glob("*.py"):
         path.unlink()
-    active.use()
+    active.use_plugins()
     # Should the kept copy be executed, it fails.
     for path in (storage / "grids" / "grid" / "plugins").iterdir():
         path.write_text("raise SystemExit('executed')\n")
@@ -248,8 +248,10 @@ def test_retry_takes_named_files_if_they_are_what_failed(tmp_path, storage):
     assert re.search("plugin fragile.py .algorithm fragile., digest [0-9a-f]{12}. --plugin", refused.err)
     assert f"--plugin {plugin} is another edit of it, digest" in refused.err
     folder = GridFolder(Storage(storage), "runs")
-    kept_plugins.restore(folder.path, Storage(storage), folder.runs(), trust=True)
-    assert [source.digest for source in active.files()] == list(folder.runs()[0].plugin_digests)
+    stored_plugins.restore_plugins(folder.path, Storage(storage), folder.read_runs(), trust=True)
+    assert [source.digest for source in active.list_plugin_files()] == list(
+        folder.read_runs()[0].plugin_digests
+    )
 
 
 def plugins_of(storage: Path) -> list[Path]:

@@ -63,7 +63,7 @@ def test_another_dict_of_the_name_replaces_the_grid_and_the_study_is_what_was_as
         run({**GRID, "seeds": 1}, storage, "edited")
     study = run({**GRID, "seeds": 1}, storage, "edited", supersede=True)
     assert [each.seed for each in study.runs] == [1, 1]
-    assert len(GridFolder(Storage(storage), "edited").read().superseded) == 2
+    assert len(GridFolder(Storage(storage), "edited").read_definition().superseded) == 2
 
 
 def test_file_is_a_grid_of_its_name_that_a_dict_does_not_join(storage, tmp_path, monkeypatch):
@@ -106,7 +106,8 @@ def test_grid_can_be_run_from_a_thread(storage):
 
 def test_grid_that_was_stopped_raises_an_interruption(storage, monkeypatch):
     monkeypatch.setattr(
-        "fedgrid.grids.execution.run.Launcher.run", lambda *_, **options: LaunchResult(stopped=True)
+        "fedgrid.grids.execution.run.Launcher.run_unfinished",
+        lambda *_, **options: LaunchResult(stopped=True),
     )
     with pytest.raises(KeyboardInterrupt):
         run(GRID, storage, "stopped")

@@ -18,7 +18,7 @@ def test_events_arrive_in_order_and_none_is_lost():
     reader = EventReader(iter(events))
     read = []
     while RunFinished() not in read:
-        found = reader.read()
+        found = reader.read_events()
         assert found
         read += found
     assert read == events
@@ -34,7 +34,7 @@ def test_run_goes_on_while_nothing_is_read():
 
     reader = EventReader(run())
     assert done.wait(10)
-    assert reader.read() == [RunStarted(0), RunFinished()]
+    assert reader.read_events() == [RunStarted(0), RunFinished()]
 
 
 def test_news_of_a_run_that_goes_on_are_gathered(monkeypatch):
@@ -54,12 +54,12 @@ def test_news_of_a_run_that_goes_on_are_gathered(monkeypatch):
         Event().wait()
 
     monkeypatch.setattr(server_trainable, "Event", Ended)
-    assert EventReader(run(), gather=0.5).read() == [RunStarted(0), RunStarted(1)]
+    assert EventReader(run(), gather_seconds=0.5).read_events() == [RunStarted(0), RunStarted(1)]
     assert waits == [0.5]
 
 
 def test_end_of_a_run_is_reported_at_once():
-    assert EventReader(iter([RunFinished()]), gather=3600.0).read() == [RunFinished()]
+    assert EventReader(iter([RunFinished()]), gather_seconds=3600.0).read_events() == [RunFinished()]
 
 
 def test_error_is_raised_after_the_events_before_it():
@@ -68,9 +68,9 @@ def test_error_is_raised_after_the_events_before_it():
         raise ZeroDivisionError("in the thread")
 
     reader = EventReader(run())
-    assert reader.read() == [RunStarted(3)]
+    assert reader.read_events() == [RunStarted(3)]
     with pytest.raises(ZeroDivisionError, match="in the thread"):
-        reader.read()
+        reader.read_events()
 
 
 def test_round_is_reported_once_it_is_on_disk():
@@ -82,12 +82,12 @@ def test_round_is_reported_once_it_is_on_disk():
         raise ZeroDivisionError("of the last write")
 
     reader = EventReader(run(), iter(writes).__next__)
-    assert reader.read() == [RunStarted(0)]
+    assert reader.read_events() == [RunStarted(0)]
     writes[1].set_result(None)
     writes[2].set_exception(OSError("disk full"))
-    assert reader.read() == [RunStarted(1)]
+    assert reader.read_events() == [RunStarted(1)]
     with pytest.raises(ZeroDivisionError, match="of the last write"):
-        reader.read()
+        reader.read_events()
 
 
 def test_server_pauses_before_it_continues_a_run_that_has_failed(monkeypatch):

@@ -10,7 +10,7 @@ from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.clients.placement import Placement
 from fedgrid.engine.runtime.leases.lease import Lease
-from fedgrid.engine.runtime.run.run_folder import FAILED, RunFolder, folder_of
+from fedgrid.engine.runtime.run.run_folder import FAILED, RunFolder, build_folder_path
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.clock import Deadlines
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -59,20 +59,20 @@ class Striking(View):
         self._clock = clock
         self._left = dict(SIGNALS)
 
-    def round(self, config, number, scores):
-        super().round(config, number, scores)
+    def show_round(self, config, number, scores):
+        super().show_round(config, number, scores)
         if number == 1 and config.seed in self._left:
             [pid, *_] = servers()
             struck = self._left.pop(config.seed)
             os.kill(pid, struck)
             self._clock.runs = struck == signal.SIGSTOP
 
-    def retry(self, config, cause, attempt):
-        super().retry(config, cause, attempt)
+    def show_retry(self, config, cause, attempt):
+        super().show_retry(config, cause, attempt)
         self._clock.runs = False
 
-    def finish(self, config, run):
-        super().finish(config, run)
+    def show_result(self, config, run):
+        super().show_result(config, run)
         for pid in servers():
             os.kill(pid, signal.SIGKILL)
 
@@ -95,13 +95,13 @@ def launch(runs, storage, view, clock, *, retries):
         places = {3: Placement(1, 3.5, 0.0)}
         options = LaunchOptions(NOWHERE, retries=retries, cache=None)
         # Each round is reported at once: the view strikes after the first.
-        context = LaunchContext("mine", runs, places, storage, options, lease.token, gather=0.0)
+        context = LaunchContext("mine", runs, places, storage, options, lease.token, gather_seconds=0.0)
         run_trials(context, watch, deadlines)
     return watch
 
 
 def contents(root, config):
-    folder = folder_of(root, config)
+    folder = build_folder_path(root, config)
     paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in CLOCKS)
     # A run that failed has its times in a file that is named by what they are.
     return {path.name: path.read_bytes() for path in paths if not path.name.startswith("timings-")}
@@ -109,7 +109,7 @@ def contents(root, config):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    storage = Storage.of(tmp_path_factory.mktemp("undisturbed"))
+    storage = Storage.from_text(tmp_path_factory.mktemp("undisturbed"))
     session = Session(InProcessPool(), NOWHERE)
     for _ in run_to_end(session, GOOD, storage, lambda: False):
         pass
@@ -123,13 +123,13 @@ def test_killed_hanging_and_failed_runs_change_no_number(ray_session, undisturbe
 
     Its server is killed before the other run starts on it. That run fails by itself in the end.
     """
-    storage, clock = Storage.of(tmp_path), Clock()
+    storage, clock = Storage.from_text(tmp_path), Clock()
     view = Striking(clock)
     watch = launch([GOOD, BAD], storage, view, clock, retries=2)
 
     assert [run.run_id for run in watch.failures] == [BAD.run_id]
     assert watch.failures[0].cause.startswith("clients 0, 1, 2, round 2: every update is NaN or infinite")
-    assert RunFolder(storage, BAD).failure().attempts == 3
+    assert RunFolder(storage, BAD).read_failure().attempts == 3
     causes = [
         (call[1], call[3], re.split(": | for ", call[2])[0]) for call in view.calls if call[0] == "retry"
     ]
@@ -138,15 +138,15 @@ def test_killed_hanging_and_failed_runs_change_no_number(ray_session, undisturbe
         (BAD.seed, 1, "its server did not respond"),
         (BAD.seed, 2, "the run's server died"),
     ]
-    assert (watch.tally.done, watch.tally.failed, watch.tally.waiting) == (1, 1, 0)
+    assert (watch.tally.done, watch.tally.failed, watch.tally.num_waiting) == (1, 1, 0)
     for run in (GOOD, BAD):
         assert contents(tmp_path, run) == contents(undisturbed, run)
 
 
 def test_stop_before_the_launch_starts_no_round(ray_session, tmp_path):
-    storage, view = Storage.of(tmp_path), View()
+    storage, view = Storage.from_text(tmp_path), View()
     runs = [GOOD, config(seed=2)]
     GridFolder(storage, "mine").keep(runs, "")
-    GridFolder(storage, "mine").ask_to_stop()
+    GridFolder(storage, "mine").request_stop()
     launch(runs, storage, view, Clock(), retries=0)
     assert [call for call in view.calls if call[0] in ("round", "finish")] == []

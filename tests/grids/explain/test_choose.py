@@ -7,10 +7,10 @@ import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.registry import MODELS
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Context
-from fedgrid.grids.analyses.choose import find_runs, split_finished
+from fedgrid.grids.analyses.run_selection import find_runs, split_finished
 from fedgrid.grids.cli.actions.analyses import read_options
 from fedgrid.grids.explain.analysis import EXPLAIN, ExplainOptions
 from tests.helpers.explained import GRID, RUNS, UNFINISHED
@@ -82,7 +82,7 @@ def test_last_round_is_the_same_as_its_number_and_one_that_is_gone_is_answered_w
 
 def test_run_without_a_state_is_refused(storage, tmp_path):
     gone = Storage(tmp_path)
-    source, target = (folder_of(each.root, RUNS[0]) for each in (storage, gone))
+    source, target = (build_folder_path(each.root, RUNS[0]) for each in (storage, gone))
     target.mkdir()
     for path in source.glob("*.*"):
         if not path.name.startswith("state-") and path.is_file():

@@ -10,16 +10,16 @@ from mlflow.tracking import MlflowClient
 from rich.console import Console
 
 from fedgrid.engine.runtime.leases.lease import Lease
-from fedgrid.engine.runtime.leases.storage_id import claim
-from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.leases.storage_id import claim_storage_id
+from fedgrid.engine.runtime.run.run_folder import RunFolder, build_folder_path
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses import command
 from fedgrid.grids.analyses.analysis import Context
-from fedgrid.grids.analyses.command import analyse
+from fedgrid.grids.analyses.command import analyse_runs
 from fedgrid.grids.analyses.execute import run_on_ray
 from fedgrid.grids.analyses.files import JobFiles
-from fedgrid.grids.analyses.report import describe_runs, find_results, selected_jobs
-from fedgrid.grids.explain.analysis import EXPLAIN, ExplainOptions, styles
+from fedgrid.grids.analyses.report import describe_runs, find_results, read_selected_jobs
+from fedgrid.grids.explain.analysis import EXPLAIN, ExplainOptions, summarise_styles
 from fedgrid.grids.following.session import TrackerSession
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
@@ -52,7 +52,7 @@ def run(root, patch, asked=ASKED, **options):
     patch.setattr(command, "log_to_mlflow", lambda *given: True)
     patch.setattr("builtins.print", lambda text: printed.append(text))
     how = {"in_process": True, "as_json": True, **options}
-    analyse(EXPLAIN, GRID, Storage(root), NOWHERE, asked, Console(quiet=True), **how)
+    analyse_runs(EXPLAIN, GRID, Storage(root), NOWHERE, asked, Console(quiet=True), **how)
     return json.loads(printed[-1]) if printed else {}
 
 
@@ -65,7 +65,7 @@ def test_each_run_and_distribution_has_records_and_no_file_of_a_run_changes(whol
     root, before, found = whole
     assert (found["jobs"], found["done_before"], found["failed"]) == (4, 0, 0)
     assert {path: path.read_bytes() for path in before} == before
-    assert all(RunFolder(Storage(root), each).damage() is None for each in RUNS)
+    assert all(RunFolder(Storage(root), each).find_damage() is None for each in RUNS)
     assert len(read_explanations(root)) == 2 * 4
     tables = [pq.read_table(path) for path in sorted(root.glob("*/explanations/members-*.parquet"))]
     assert [table.num_rows for table in tables] == [2 * 3, 2 * 3]
@@ -84,11 +84,11 @@ def test_killed_or_damaged_job_is_done_again_with_the_same_bytes(whole, tmp_path
 
 def test_run_with_another_state_is_explained_again(whole, tmp_path, monkeypatch):
     root = copy_of(whole[0], tmp_path)
-    state = folder_of(root, RUNS[0]) / "state-000003.safetensors"
+    state = build_folder_path(root, RUNS[0]) / "state-000003.safetensors"
     state.write_bytes(state.read_bytes() + b" ")
     list_files(state.parent)
     jobs = EXPLAIN.jobs(RUNS, ASKED, Context(Storage(root), NOWHERE, {}))
-    done = [JobFiles(Storage(root), EXPLAIN.folder, job).read() is not None for job in jobs]
+    done = [JobFiles(Storage(root), EXPLAIN.folder, job).read_mark() is not None for job in jobs]
     assert done == [False, False, True, True]
 
 
@@ -108,8 +108,8 @@ def test_report_shows_what_was_asked_for_last(whole, tmp_path, monkeypatch):
     root = copy_of(whole[0], tmp_path)
     run(root, monkeypatch, ExplainOptions(on=("members",), images=1, steps=4))
     storage = Storage(root)
-    jobs = selected_jobs(EXPLAIN, GridFolder(storage, GRID), RUNS)
-    found = styles(find_results(EXPLAIN, jobs, describe_runs(RUNS, storage), storage)[0])[""]
+    jobs = read_selected_jobs(EXPLAIN, GridFolder(storage, GRID), RUNS)
+    found = summarise_styles(find_results(EXPLAIN, jobs, describe_runs(RUNS, storage), storage)[0])[""]
     images = {on: [each.weight for each in found.explained if each.on == on] for on in DISTRIBUTIONS}
     assert (sum(images["members"]), sum(images["server"])) == (1 * 3 * 2, 0)
     assert set(images["others"]) == {2.0}, "asked for before, with two images of each client"
@@ -119,8 +119,8 @@ def test_report_shows_what_was_asked_for_last(whole, tmp_path, monkeypatch):
 def test_mlflow_gets_the_means_the_records_and_the_maps_of_runs_that_it_knows(whole, tmp_path):
     root = new_storage(tmp_path / "runs")
     shutil.copytree(whole[0], root, dirs_exist_ok=True)
-    claim(Storage(root))
-    TrackerSession(MlflowTracker, TrackedGrid(GRID, Storage(root))).update(RUNS[0])
+    claim_storage_id(Storage(root))
+    TrackerSession(MlflowTracker, TrackedGrid(GRID, Storage(root))).update_run(RUNS[0])
     options = ("on=members,others", "images=2", "steps=4", "--in-process", "--json")
     result = fedgrid("analyse", GRID, "explain", "--storage", root, *options)
     assert result.code == 0

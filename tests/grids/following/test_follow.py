@@ -14,18 +14,18 @@ from mlflow.entities import ViewType
 from mlflow.tracking import MlflowClient
 from rich.console import Console
 
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cli.actions import ui as ui_action
 from fedgrid.grids.cli.actions.ui import serve_ui
 from fedgrid.grids.following.follow import FollowedLaunch, Follower
-from fedgrid.grids.following.session import End
+from fedgrid.grids.following.session import LaunchEnd
 from fedgrid.grids.following.trackers import Pauses, Trackers
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow import ui
 from fedgrid.grids.trackers.mlflow.store import default_uri
-from fedgrid.grids.trackers.names import run_name
+from fedgrid.grids.trackers.names import format_run_name
 from fedgrid.grids.trackers.tracker import TrackedGrid
 from tests.helpers.command_line import new_storage
 from tests.helpers.logged_runs import ROUNDS, Store, build_config, write_run
@@ -44,12 +44,12 @@ def launch(storage, warn=print, forgotten=(), pauses=PROMPT, **grid):
     place = storage if isinstance(storage, Storage) else Storage(storage)
     GridFolder(place, "mine").keep([A, B], "dataset: digits\n")
     trackers = Trackers(TrackedGrid("mine", place, text="dataset: digits\n", **grid), warn, pauses=pauses)
-    with trackers.following([A, B], forgotten):
+    with trackers.follow_runs([A, B], forgotten):
         yield trackers
 
 
 def fail(storage, config):
-    folder = folder_of(storage, config)
+    folder = build_folder_path(storage, config)
     folder.mkdir(exist_ok=True)
     (folder / "failed.json").write_text('{"cause": "client 3", "attempts": 3}\n')
 
@@ -98,10 +98,10 @@ def test_two_concurrent_runs_are_logged_completely(storage, store, warnings):
         for rounds in range(1, ROUNDS + 1):
             write_run(storage, A, rounds)
             write_run(storage, B, rounds)
-        trackers.summary([], 2, 0)
+        trackers.set_end([], 2, 0)
     for config in (A, B):
         assert (store.status(config), store.steps(config)) == ("FINISHED", [1, 2, 3, 4])
-        assert trackers.lacking([config]) == []
+        assert trackers.find_lacking_runs([config]) == []
     assert store.runs["mine"].info.status == "FINISHED"
     assert store.runs["mine"].data.metrics == {"grid/runs_done": 2, "grid/runs_failed": 0}
     assert warnings == []
@@ -110,19 +110,19 @@ def test_two_concurrent_runs_are_logged_completely(storage, store, warnings):
 def test_rounds_are_logged_while_the_run_goes_on(storage, store, follower):
     for rounds, status in ((1, "RUNNING"), (3, "RUNNING"), (ROUNDS, "FINISHED")):
         write_run(storage, A, rounds)
-        assert follower._look(None)
+        assert follower._poll_runs(None)
         assert (store.status(A), store.steps(A)) == (status, [*range(1, rounds + 1)])
-    assert run_name(B) not in store.runs
+    assert format_run_name(B) not in store.runs
     assert not follower._session.open_runs, "a finished run needs no memory"
     assert not follower._session.open_runs
 
 
 def test_folder_without_a_change_is_not_read_again(storage, follower, monkeypatch):
     write_run(storage, A, 2)
-    os.utime(folder_of(storage, A), (1, 1))
-    follower._look(None)
-    monkeypatch.setattr(follower._session, "update", lambda *given, **more: pytest.fail("read again"))
-    assert follower._look(None)
+    os.utime(build_folder_path(storage, A), (1, 1))
+    follower._poll_runs(None)
+    monkeypatch.setattr(follower._session, "update_run", lambda *given, **more: pytest.fail("read again"))
+    assert follower._poll_runs(None)
 
 
 def test_interrupted_grid_and_its_run_are_killed_and_finished_by_the_next_driver(storage, store):
@@ -134,11 +134,11 @@ def test_interrupted_grid_and_its_run_are_killed_and_finished_by_the_next_driver
         press_ctrl_c()
     assert store.runs["mine"].info.status == "KILLED"
     assert (store.status(A), store.steps(A)) == ("KILLED", [1, 2])
-    assert trackers.lacking([A]) == [A]
+    assert trackers.find_lacking_runs([A]) == [A]
     for end, stopped in (("KILLED", True), ("FINISHED", False)):
         with launch(storage) as trackers:
             write_run(storage, A, ROUNDS)
-            trackers.summary([], 1, 0, stopped=stopped)
+            trackers.set_end([], 1, 0, stopped=stopped)
         assert store.runs["mine"].info.status == end
     assert (store.status(A), store.steps(A)) == ("FINISHED", [1, 2, 3, 4])
 
@@ -149,21 +149,21 @@ def test_run_that_leaves_the_runs_under_way_without_an_end_is_killed_before_the_
     """A search has stopped it early."""
     write_run(storage, A, 2)
     follower._folder.write_progress({"running": [{"run_id": A.run_id}]})
-    follower._look(None)
+    follower._poll_runs(None)
     assert store.status(A) == "RUNNING"
     follower._folder.write_progress({"running": []})
-    follower._look(None)
+    follower._poll_runs(None)
     assert store.status(A) == "KILLED"
 
 
 def test_finished_run_whose_records_are_not_seen_yet_waits_for_them(storage, store, follower):
     write_run(storage, A, ROUNDS)
-    folder = folder_of(storage, A)
+    folder = build_folder_path(storage, A)
     (folder / "clients.parquet").rename(folder / "later")
-    assert follower._look(None)
+    assert follower._poll_runs(None)
     assert (store.status(A), store.steps(A)) == ("RUNNING", [])
     (folder / "later").rename(folder / "clients.parquet")
-    assert follower._look(None)
+    assert follower._poll_runs(None)
     assert (store.status(A), store.steps(A)) == ("FINISHED", [1, 2, 3, 4])
 
 
@@ -192,7 +192,7 @@ def test_unreachable_store_warns_and_counts_the_missing_runs(storage, warnings, 
         write_run(storage, A, ROUNDS)
         write_run(storage, B, 2)
         fail(storage, B)
-    assert trackers.lacking([A]) == [A]
+    assert trackers.find_lacking_runs([A]) == [A]
     away, lacking = warnings
     assert away.startswith(f"no MLflow server answers at {NOWHERE} ")
     sync = f"fedgrid sync mine --storage {storage}"
@@ -206,21 +206,21 @@ def test_each_outage_has_one_warning(follower, warnings, monkeypatch):
         if not next(answers):
             raise TrackerFailed("MLflow is away")
 
-    monkeypatch.setattr(follower._session, "make", make)
+    monkeypatch.setattr(follower._session, "start_tracker", make)
     counts = []
     for _ in range(4):
-        follower._look(None)
+        follower._poll_runs(None)
         counts.append(len(warnings))
     assert counts == [1, 1, 1, 2]
 
 
 def test_failure_to_log_one_run_does_not_stop_the_others(storage, store, warnings):
     """A mark that cannot be written: that run waits for a sync, the other is logged."""
-    (folder_of(storage, A) / "mlflow.json").mkdir(parents=True)
+    (build_folder_path(storage, A) / "mlflow.json").mkdir(parents=True)
     with launch(storage, warnings.append) as trackers:
         write_run(storage, A, ROUNDS)
         write_run(storage, B, ROUNDS)
-    assert trackers.lacking([B]) == []
+    assert trackers.find_lacking_runs([B]) == []
     fault, lacking = warnings
     assert "Is a directory" in fault
     assert lacking.startswith("1 run is not, or not completely, in MLflow; ")
@@ -237,10 +237,10 @@ def test_deleted_run_is_logged_again(storage, store):
 
 def test_run_that_the_grid_grows_to_is_followed(storage, store, follower):
     more = build_config(2)
-    follower._look(None)
+    follower._poll_runs(None)
     GridFolder(Storage(storage), "mine").keep([A, B, more], "dataset: digits\n")
     write_run(storage, more, 1)
-    follower._look(End("KILLED"))
+    follower._poll_runs(LaunchEnd("KILLED"))
     assert (store.status(more), store.steps(more)) == ("KILLED", [1])
 
 
@@ -268,14 +268,14 @@ def test_mlflow_server_started_late_by_fedgrid_ui_has_everything_once_and_stops_
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    address, served = ui.address(port), new_storage(tmp_path / "server")
+    address, served = ui.format_address(port), new_storage(tmp_path / "server")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     monkeypatch.setattr(ui_action, "tracking_uri", default_uri)
     context = launch(storage, warnings.append)
 
     def use_server():
         write_run(storage, A, ROUNDS)
-        trackers.summary([], 1, 1)
+        trackers.set_end([], 1, 1)
         context.__exit__(None, None, None)
         store = Store(address)
         for config, status in ((A, "FINISHED"), (B, "FAILED")):
@@ -283,11 +283,11 @@ def test_mlflow_server_started_late_by_fedgrid_ui_has_everything_once_and_stops_
                 status,
                 [1, 2, 3, 4][: 4 if config == A else 3],
             )
-            assert store.runs[run_name(config)].data.params["training.rounds"] == "4"
-            assert store.runs[run_name(config)].data.tags["algorithm"] == "fedavg"
-            assert {"clients.parquet", "config.json"} <= store.artifacts(run_name(config))
+            assert store.runs[format_run_name(config)].data.params["training.rounds"] == "4"
+            assert store.runs[format_run_name(config)].data.tags["algorithm"] == "fedavg"
+            assert {"clients.parquet", "config.json"} <= store.artifacts(format_run_name(config))
         assert store.artifacts("mine") == {"preset.yaml"}
-        assert trackers.lacking([A]) == []
+        assert trackers.find_lacking_runs([A]) == []
         signal.raise_signal(signal.SIGINT)
 
     trackers = context.__enter__()
@@ -303,11 +303,11 @@ def test_mlflow_server_started_late_by_fedgrid_ui_has_everything_once_and_stops_
 def test_runs_at_a_uri_are_followed_there(tmp_path, warnings):
     """Another machine writes them: the mirror has nothing of them until they have ended."""
     bucket = tmp_path / "bucket"
-    mirror = Storage.of(f"local://{bucket}")
+    mirror = Storage.from_text(f"local://{bucket}")
     store = Store(default_uri(mirror.root))
     with launch(mirror, warnings.append, at_uri=True):
         GridFolder(mirror, "mine").write_progress({"running": [{"run_id": A.run_id}]})
         write_run(bucket, A, 2)
     assert (store.status(A), store.steps(A)) == ("KILLED", [1, 2])
-    assert not folder_of(mirror.root, A).exists()
+    assert not build_folder_path(mirror.root, A).exists()
     assert warnings == []

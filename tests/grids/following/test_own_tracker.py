@@ -7,7 +7,7 @@ from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.following.registry import find_tracker
 from fedgrid.grids.following.trackers import Pauses, Trackers
-from fedgrid.grids.planning.options import trackers_in
+from fedgrid.grids.planning.options import parse_trackers
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.trackers.tracker import TrackedGrid
 from tests.helpers.command_line import fedgrid
@@ -64,9 +64,9 @@ A = build_config(0)
 def plugin(tmp_path):
     file = tmp_path / "own_tracker.py"
     file.write_text(CODE)
-    active.use([file])
+    active.use_plugins([file])
     yield file
-    active.use([])
+    active.use_plugins([])
 
 
 def told(storage):
@@ -78,9 +78,9 @@ def launched(storage, warnings, names, rounds):
     GridFolder(place, "mine").keep([A], "")
     pauses = Pauses(poll=0.01, retry=0.01, flush=60)
     trackers = Trackers(TrackedGrid("mine", place), warnings.append, names, pauses)
-    with trackers.following([A]):
+    with trackers.follow_runs([A]):
         write_run(storage, A, rounds)
-        trackers.summary([], 1, 0)
+        trackers.set_end([], 1, 0)
 
 
 def test_tracker_of_a_plugin_is_told_of_each_round_once(plugin, storage):
@@ -115,7 +115,7 @@ def test_class_that_raises_in_the_driver_stops_nothing(plugin, storage, monkeypa
     warnings = []
     trackers = Trackers(TrackedGrid("mine", Storage(storage)), warnings.append, ["written"])
     monkeypatch.setattr(find_tracker("written"), "lacks", lambda run, grid: 1 / 0)
-    assert trackers.lacking([A]) == []
+    assert trackers.find_lacking_runs([A]) == []
     assert warnings == ["tracker written: ZeroDivisionError('division by zero')"]
 
 
@@ -123,9 +123,9 @@ def test_unknown_tracker_is_refused_by_name_and_none_stands_alone(plugin):
     with pytest.raises(ConfigError, match="unknown tracker 'mlfow'.*mlflow"):
         find_tracker("mlfow")
     with pytest.raises(ConfigError, match="none stands alone"):
-        trackers_in("none,mlflow")
-    assert trackers_in("none") == ()
-    assert trackers_in(" mlflow, tensorboard,mlflow") == ("mlflow", "tensorboard")
+        parse_trackers("none,mlflow")
+    assert parse_trackers("none") == ()
+    assert parse_trackers(" mlflow, tensorboard,mlflow") == ("mlflow", "tensorboard")
 
 
 @pytest.mark.parametrize(
@@ -140,14 +140,14 @@ def test_plugin_with_a_wrong_tracker_is_refused(tmp_path, text, says):
     (tmp_path / "wrong.py").write_text(text)
 
     def find_mlflow():
-        active.use([tmp_path / "wrong.py"])
+        active.use_plugins([tmp_path / "wrong.py"])
         find_tracker("mlflow")
 
     try:
         with pytest.raises(ConfigError, match=says):
             find_mlflow()
     finally:
-        active.use([])
+        active.use_plugins([])
 
 
 @pytest.mark.slow

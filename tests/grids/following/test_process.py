@@ -11,7 +11,7 @@ import pytest
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.following import process, trackers
 from fedgrid.grids.following.follow import FollowedLaunch
-from fedgrid.grids.following.session import End
+from fedgrid.grids.following.session import LaunchEnd
 from fedgrid.grids.following.trackers import Pauses, Trackers
 from fedgrid.grids.trackers.tracker import TrackedGrid
 from tests.helpers.logged_runs import build_config
@@ -40,7 +40,7 @@ def test_process_follows_what_it_is_told_until_the_launch_has_ended(monkeypatch)
             followed.append(launch)
             self._say = say
 
-        def run(self, wait):
+        def follow_launch(self, wait):
             self._say("warning", "is away")
             followed.append(wait(60))
 
@@ -51,7 +51,7 @@ def test_process_follows_what_it_is_told_until_the_launch_has_ended(monkeypatch)
     process.main("mine", orders, answers)
     launch, ended = followed
     assert json.dumps(launch.as_json()) == json.dumps(LAUNCH.as_json())
-    assert ended == End("KILLED", [Path("/a/table.txt")], {"grid/runs_done": 1})
+    assert ended == LaunchEnd("KILLED", [Path("/a/table.txt")], {"grid/runs_done": 1})
     said = [json.loads(line) for line in answers.getvalue().splitlines()]
     assert said == [["ready", ""], ["warning", "is away"], ["done", ""]]
 
@@ -77,13 +77,13 @@ def processes(monkeypatch, tmp_path):
                 self.calls, self.killed = [], Event()
                 started.append(self)
 
-            def follow(self, launch, plugins, of_tracker):
+            def send_launch(self, launch, plugins, tracker_digests):
                 self.calls.append("follow")
 
-            def end(self, end):
+            def send_end(self, end):
                 self.calls.append(end.status)
 
-            def messages(self):
+            def read_messages(self):
                 for kind in messages[started.index(self)]:
                     if kind == "hang":
                         assert self.killed.wait(60)
@@ -103,7 +103,7 @@ def processes(monkeypatch, tmp_path):
 def test_process_that_dies_is_replaced_and_told_the_same(processes):
     trackers_of, started, warnings = processes
     launch = trackers_of(["ready"], ["ready", "sign", "done"])
-    with launch.own_processes(), launch.following([CONFIG]):
+    with launch.start_processes(), launch.follow_runs([CONFIG]):
         launch._trackers[0]._thread.join(60)
     assert [process.calls[0] for process in started] == ["follow", "follow"]
     [died] = warnings
@@ -113,7 +113,7 @@ def test_process_that_dies_is_replaced_and_told_the_same(processes):
 def test_process_that_dies_at_the_end_leaves_a_warning(processes):
     trackers_of, started, warnings = processes
     launch = trackers_of(["ready", "hang"])
-    with launch.own_processes(), launch.following([CONFIG]):
+    with launch.start_processes(), launch.follow_runs([CONFIG]):
         launch._trackers[0]._has_started.wait(60)
         launch._trackers[0]._has_ended.set()
         started[0].killed.set()
@@ -124,7 +124,7 @@ def test_process_that_dies_at_the_end_leaves_a_warning(processes):
 def test_tracker_that_gives_no_sign_is_not_waited_for(processes):
     trackers_of, started, warnings = processes
     launch = trackers_of(["ready", "hang"], flush=0.0)
-    with launch.own_processes(), launch.following([CONFIG]):
+    with launch.start_processes(), launch.follow_runs([CONFIG]):
         launch._trackers[0]._has_started.wait(60)
     assert started[0].killed.is_set()
     assert any("fedgrid sync mine" in warning for warning in warnings)
@@ -133,7 +133,7 @@ def test_tracker_that_gives_no_sign_is_not_waited_for(processes):
 def test_slow_start_is_waited_for_and_named(processes):
     trackers_of, _, warnings = processes
     launch = trackers_of(["hang"], flush=0.0)
-    with launch.own_processes(), launch.following([CONFIG]):
+    with launch.start_processes(), launch.follow_runs([CONFIG]):
         pass
     assert warnings[0].startswith("MLflow is still starting")
     assert "at most 0 s more" in warnings[0]
@@ -143,5 +143,5 @@ def test_driver_that_has_imported_mlflow_follows_in_a_thread(tmp_path):
     import mlflow  # noqa: F401
 
     launch = Trackers(TrackedGrid("mine", Storage(tmp_path)), print)
-    with launch.own_processes():
+    with launch.start_processes():
         assert launch._trackers[0]._process is None

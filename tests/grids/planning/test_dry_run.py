@@ -6,27 +6,27 @@ import pytest
 from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.clients.placement import Node, Placement, Request
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.clients.placement import Node, Placement, PlacementRequest
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.planning import dry_run as planning
 from fedgrid.grids.planning import estimate
 from fedgrid.grids.planning.dry_run import show_plan
-from fedgrid.grids.planning.estimate import Capacity, capacities_of
+from fedgrid.grids.planning.estimate import Capacity, compute_capacities
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
 from tests.helpers.command_line import assume_speed, fedgrid, strict_json
 from tests.helpers.manifests import list_files
 
 TWO_CORES = [Node(2, 0)]
-AUTO = Request()
+AUTO = PlacementRequest()
 
 
 def runs_of(data_dir, **values):
     return [
-        complete(
+        complete_config(
             {"dataset": "digits", "split": split, "clients": clients, "algorithm": name, **values},
             data_dir,
         )
@@ -47,7 +47,7 @@ def show(tmp_path, tmp_path_factory, capsys, monkeypatch):
         if not measured:
             monkeypatch.setattr(estimate, "time_training", assume_speed)
         before = sorted(tmp_path.rglob("*"))
-        monkeypatch.setattr(planning, "nodes_to_run_on", lambda **_: nodes)
+        monkeypatch.setattr(planning, "find_nodes_to_run_on", lambda **_: nodes)
         cache = CacheOptions() if with_cache else None
         options = LaunchOptions(tmp_path / "data", request, as_json=as_json, cache=cache)
         grid, storage = Grid("mine", tuple(runs), ""), Storage(tmp_path / "runs")
@@ -60,7 +60,7 @@ def show(tmp_path, tmp_path_factory, capsys, monkeypatch):
 
 def store_rounds(tmp_path, run, rounds_done):
     """Write the manifest of a run that has so many of its 15 rounds."""
-    folder = folder_of(tmp_path / "runs", run)
+    folder = build_folder_path(tmp_path / "runs", run)
     folder.mkdir(parents=True)
     list_files(folder, rounds=15, rounds_done=rounds_done, is_finished=rounds_done == 15)
 
@@ -131,7 +131,7 @@ def test_dry_run_of_a_finished_grid_shows_no_time(show, tmp_path):
 
 
 def test_dry_run_shows_the_size_of_missing_downloads(show):
-    runs = [*runs_of(".")[:1], complete({"dataset": "mnist", "clients": 5, "model": "digitnet"}, ".")]
+    runs = [*runs_of(".")[:1], complete_config({"dataset": "mnist", "clients": 5, "model": "digitnet"}, ".")]
     text = show(runs)
     assert row(text, "mnist").startswith("mnist 1 0 50 5 12 MB ")
     assert row(text, "total").startswith("total 2 0 65 12 MB ")
@@ -179,24 +179,24 @@ def test_dry_run_on_a_cluster_with_gpus(show):
 
 def test_dry_run_refuses_a_run_that_cannot_fit(show):
     with pytest.raises(ConfigError, match="--gpus-per-actor 0.5, .* no GPU"):
-        show(runs_of("."), request=Request(gpus_per_client=0.5))
+        show(runs_of("."), request=PlacementRequest(gpus_per_client=0.5))
 
 
 @pytest.mark.parametrize(
     ("nodes", "request_", "waiting", "workers"),
     [
-        (TWO_CORES, Request(), 12, 2),
-        (TWO_CORES, Request(), 1, 2),
-        ([Node(64, 0)], Request(), 3, 15),
-        (TWO_CORES, Request(clients_per_actor=1), 12, 2),
-        ([Node(16, 2)], Request(), 12, 2),
+        (TWO_CORES, PlacementRequest(), 12, 2),
+        (TWO_CORES, PlacementRequest(), 1, 2),
+        ([Node(64, 0)], PlacementRequest(), 3, 15),
+        (TWO_CORES, PlacementRequest(clients_per_actor=1), 12, 2),
+        ([Node(16, 2)], PlacementRequest(), 12, 2),
     ],
     ids=["a run a core", "one run on two cores", "as many as clients", "actors share cores", "and GPUs"],
 )
 def test_capacity_counts_the_busy_cores_or_gpus(nodes, request_, waiting, workers):
     """Three runs with five clients on 64 cores: every client has its own core."""
     left = [(run, 15) for run in runs_of(".") if run.clients == 5][:1] * waiting
-    assert capacities_of(left, nodes, request_)[5].workers == workers
+    assert compute_capacities(left, nodes, request_)[5].workers == workers
 
 
 @pytest.mark.parametrize(

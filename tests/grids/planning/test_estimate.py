@@ -5,68 +5,72 @@ from dataclasses import replace
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.inputs import pixels
+from fedgrid.engine.federation.inputs import image_inputs
 from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.runtime.clients.placement import Placement
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.data.datasets import find_dataset
 from fedgrid.grids.planning import estimate as module
-from fedgrid.grids.planning.dry_run import DatasetRow, dataset_rows
+from fedgrid.grids.planning.dry_run import DatasetRow, build_dataset_rows
 from fedgrid.grids.planning.estimate import (
-    FEW,
-    MANY,
-    MORE,
+    FEW_IMAGES,
+    MANY_IMAGES,
+    MORE_IMAGES,
     Capacity,
     Estimator,
     Speed,
-    encoder_plans,
-    run_seconds,
+    estimate_run_seconds,
+    plan_encoders,
     time_training,
 )
-from fedgrid.grids.planning.images import Images, expected_images
-from fedgrid.grids.planning.workload import SAME, Workload, workload_of
+from fedgrid.grids.planning.images import ImageCounts, estimate_images
+from fedgrid.grids.planning.workload import NEUTRAL_SETTINGS, Workload, find_workload
 from tests.helpers.small_grid import NOWHERE
 
 
 def workload(model, side, **training):
-    return Workload(model, pixels(1, side, side), 10, LocalTraining(**SAME, **training))
+    return Workload(model, image_inputs(1, side, side), 10, LocalTraining(**NEUTRAL_SETTINGS, **training))
 
 
 DIGITNET = workload("digitnet", 8, batch_size=32, optimizer="sgd")
 
 
 def run(**values):
-    return complete({"dataset": "digits", "algorithm": "fedavg", **values}, NOWHERE)
+    return complete_config({"dataset": "digits", "algorithm": "fedavg", **values}, NOWHERE)
 
 
 def test_cost_of_a_run_adds_turns_epochs_tests_and_server():
     """15 turns of 1 s, 2 epochs of 100 images at 0.03 s, and 0.05 s of the server: 21.05. Tests: local and
     served model on 40 images, the only model on the server's 10: 90 images at a third of it. With 15 local
     models on the server's set 240, but 100 in round 1."""
-    images, speed = Images(100, 40, 10), Speed(turn=1, image=0.03)
+    images, speed = ImageCounts(100, 40, 10), Speed(seconds_per_turn=1, seconds_per_image=0.03)
     config = run(training={"local_epochs": 2, "rounds": 5})
-    assert run_seconds(config, images, speed, 4) == pytest.approx(4 * (21.05 + 0.9))
+    assert estimate_run_seconds(config, images, speed, 4) == pytest.approx(4 * (21.05 + 0.9))
     tested = run(training={"local_epochs": 2, "rounds": 5}, evaluation={"local_server": True})
-    assert run_seconds(tested, images, speed, 4) == pytest.approx(4 * (21.05 + 2.4))
-    assert run_seconds(tested, images, speed, 5) == pytest.approx(5 * 21.05 + 4 * 2.4 + 1.0)
-    assert run_seconds(tested, images, speed, 5, actors=7) == pytest.approx(5 * 21.05 + 4 * 2.4 + 1.6)
-    assert run_seconds(config, images, speed, 0) == 0
+    assert estimate_run_seconds(tested, images, speed, 4) == pytest.approx(4 * (21.05 + 2.4))
+    assert estimate_run_seconds(tested, images, speed, 5) == pytest.approx(5 * 21.05 + 4 * 2.4 + 1.0)
+    assert estimate_run_seconds(tested, images, speed, 5, actors=7) == pytest.approx(
+        5 * 21.05 + 4 * 2.4 + 1.6
+    )
+    assert estimate_run_seconds(config, images, speed, 0) == 0
 
 
 def test_only_clients_that_are_asked_train_and_test_what_they_trained():
     half = run(participation=0.5, dropout=0.2, training={"local_epochs": 1})
     tests = 0.01 * (0.4 * 40 + 40 + 10)
-    found = run_seconds(half, Images(100, 40, 10), Speed(turn=1, image=0.03), 1)
+    found = estimate_run_seconds(
+        half, ImageCounts(100, 40, 10), Speed(seconds_per_turn=1, seconds_per_image=0.03), 1
+    )
     assert found == pytest.approx(0.4 * (100 * 0.03 + 15) + 0.05 + tests)
 
 
 def test_settings_that_change_a_batch_are_part_of_a_workload_and_others_are_not():
     slow = run(training={"learning_rate": 0.001, "rounds": 3}, clients=30, seed=4)
-    assert workload_of(run(), NOWHERE) == workload_of(slow, NOWHERE) == DIGITNET
+    assert find_workload(run(), NOWHERE) == find_workload(slow, NOWHERE) == DIGITNET
     for own in ({"augment": ("crop", "flip")}, {"precision": "bfloat16"}, {"stacked": 4}):
         expected = workload("digitnet", 8, batch_size=32, optimizer="sgd", **own)
-        assert workload_of(run(training=own), NOWHERE) == expected
-    assert workload_of(run(training={"stacked": 40}), NOWHERE).training.stacked == 15
+        assert find_workload(run(training=own), NOWHERE) == expected
+    assert find_workload(run(training={"stacked": 40}), NOWHERE).training.stacked == 15
 
 
 @pytest.fixture
@@ -91,26 +95,26 @@ def train_slowly(monkeypatch):
     return seconds
 
 
-@pytest.mark.parametrize(("turn", "image", "more"), [(1, 0.01, MORE), (0.01, 0.001, MANY)])
+@pytest.mark.parametrize(("turn", "image", "more"), [(1, 0.01, MORE_IMAGES), (0.01, 0.001, MANY_IMAGES)])
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_an_image_is_the_difference_of_two_trainings(train_slowly, device, turn, image, more):
     """The first training is not counted: libraries start in it. A quick model trains on more images."""
     clock = train_slowly(turn, image)
     speed = time_training(DIGITNET, device)
-    assert (speed.turn, speed.image) == pytest.approx((turn, image))
-    assert clock == pytest.approx([3 * turn + (2 * FEW + more) * image])
+    assert (speed.seconds_per_turn, speed.seconds_per_image) == pytest.approx((turn, image))
+    assert clock == pytest.approx([3 * turn + (2 * FEW_IMAGES + more) * image])
 
 
 def test_training_that_is_no_longer_with_more_images_is_taken_for_steps(train_slowly):
     train_slowly(2.4, 0)
     speed = time_training(DIGITNET, "cpu")
-    assert (speed.turn, speed.image) == (0, pytest.approx(0.1))
+    assert (speed.seconds_per_turn, speed.seconds_per_image) == (0, pytest.approx(0.1))
 
 
 def test_clients_of_a_stack_are_timed_together_and_have_a_share_each(train_slowly):
     train_slowly(1, 0.01)
     speed = time_training(workload("digitnet", 8, batch_size=32, optimizer="sgd", stacked=4), "cpu")
-    assert (speed.turn, speed.image) == pytest.approx((0.25, 0.0025))
+    assert (speed.seconds_per_turn, speed.seconds_per_image) == pytest.approx((0.25, 0.0025))
 
 
 @pytest.mark.parametrize(
@@ -120,8 +124,8 @@ def test_clients_of_a_stack_are_timed_together_and_have_a_share_each(train_slowl
 )
 def test_model_and_encoder_are_timed(load):
     speed = time_training(load, "cpu")
-    assert speed.turn >= 0
-    assert speed.image > 0
+    assert speed.seconds_per_turn >= 0
+    assert speed.seconds_per_image > 0
 
 
 def test_images_too_small_for_the_model_are_refused():
@@ -129,7 +133,7 @@ def test_images_too_small_for_the_model_are_refused():
         time_training(workload("resnet34", 4, batch_size=8, optimizer="sgd"), "cpu")
 
 
-SPEED = Speed(turn=1.0, image=0.1)
+SPEED = Speed(seconds_per_turn=1.0, seconds_per_image=0.1)
 ONE_CORE = Capacity(15, Placement(1, 0.9, 0.0), at_once=1, workers=1)
 
 
@@ -140,10 +144,12 @@ def estimator(*capacities):
 def test_time_is_divided_by_the_busy_cores(monkeypatch):
     """A round of 5 clients takes 5 turns of 720 s and 0.05 s of the server. Two rounds on two cores take
     3600.05 s."""
-    monkeypatch.setattr(module, "time_training", lambda load, device: Speed(turn=720, image=0))
+    monkeypatch.setattr(
+        module, "time_training", lambda load, device: Speed(seconds_per_turn=720, seconds_per_image=0)
+    )
     one, finished = (run(clients=5, algorithm=name) for name in ("fedavg", "sattler"))
     two_cores = Capacity(5, Placement(1, 0.9, 0.0), at_once=2, workers=2)
-    [digits] = dataset_rows([(one, 2), (finished, 0)], estimator(two_cores))
+    [digits] = build_dataset_rows([(one, 2), (finished, 0)], estimator(two_cores))
     assert digits == DatasetRow("digits", 2, 1, 1, 2, (5,), 0, pytest.approx(3600.05 / 3600))
 
 
@@ -154,22 +160,22 @@ def test_a_model_is_timed_once_for_all_classes_and_anew_for_other_images(monkeyp
     training = {"optimizer": "adam", "batch_size": 128}
     names = ("pathmnist", "bloodmnist", "cifar10")
     runs = [run(dataset=name, model="resnet34", training=training) for name in names]
-    dataset_rows([(one, 1) for one in runs], estimator(ONE_CORE))
+    build_dataset_rows([(one, 1) for one in runs], estimator(ONE_CORE))
     assert [(load.inputs.shape, load.num_classes) for load in timed] == [((3, 28, 28), 9), ((3, 32, 32), 10)]
 
 
-DIGITS = find("digits", NOWHERE)
+DIGITS = find_dataset("digits", NOWHERE)
 
 
 def run_of(encoder, **given):
     algorithm = {"name": "embeddings", "encoder": encoder, **given.pop("settings", {})}
     split = {"reference_images": 100, "num_clusters": 2}
-    return complete({"clients": 4, "algorithm": algorithm, "split": split, **given}, NOWHERE)
+    return complete_config({"clients": 4, "algorithm": algorithm, "split": split, **given}, NOWHERE)
 
 
 def plans_of(*runs, rounds_left=None):
     left = [(run, run.training.rounds if rounds_left is None else rounds_left) for run in runs]
-    return encoder_plans(left, DIGITS, NOWHERE)
+    return plan_encoders(left, DIGITS, NOWHERE)
 
 
 def test_a_public_encoder_is_one_for_all_seeds_and_a_federated_one_is_of_its_seed():
@@ -186,7 +192,7 @@ def test_the_public_set_of_an_encoder_is_part_of_the_download(monkeypatch):
     for public in ("fmnist", "reference"):
         run = run_of({"public": public}, dataset="mnist")
         left = [(run, run.training.rounds)]
-        [row] = dataset_rows(left, estimator(place))
+        [row] = build_dataset_rows(left, estimator(place))
         sizes.append(row.download_mb)
     assert sizes == [12 + 31, 12]
 
@@ -202,9 +208,11 @@ def test_seconds_add_the_servers_epochs_and_the_clients_rounds_on_all_cores(monk
     encoder = {"public": "reference", "epochs": 3, "federated": 2, "local_epochs": 5}
     run = run_of(encoder)
     [plan] = plans_of(run)
-    held = expected_images(run, DIGITS).train
-    monkeypatch.setattr(module, "time_training", lambda load, device: Speed(turn=0.0, image=0.01))
+    held = estimate_images(run, DIGITS).train
+    monkeypatch.setattr(
+        module, "time_training", lambda load, device: Speed(seconds_per_turn=0.0, seconds_per_image=0.01)
+    )
     assert plan.workload.model == "autoencoder-dense"
     two_cores = Capacity(4, Placement(1, 0.9, 0.0), at_once=2, workers=2)
     seconds = 3.0 + 2 * 0.5 * 5 * held * 0.01 / 2
-    assert estimator(two_cores).hours([], [plan]) == pytest.approx(seconds / 3600)
+    assert estimator(two_cores).estimate_hours([], [plan]) == pytest.approx(seconds / 3600)

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from fedgrid.engine.federation.before_training.setup import deal
+from fedgrid.engine.federation.before_training.setup import deal_images
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data.datasets import load
-from fedgrid.engine.runtime.data.partition_files import with_file
-from fedgrid.grids.planning.images import image_notes, repeats_in, split_notes
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.data.datasets import load_dataset
+from fedgrid.engine.runtime.data.partition_files import add_partition
+from fedgrid.grids.planning.images import find_image_notes, find_split_notes, number_repeats
 from tests.helpers.command_line import fedgrid
 
 
@@ -25,20 +25,20 @@ def table(tmp_path):
 
 
 def notes_on(name, tmp_path, **given):
-    config = complete({"dataset": name, "clients": 2, "split": "iid", **given}, tmp_path)
-    pool, test = pair = with_file(load(name, tmp_path), config.split)
-    repeats = repeats_in(config.dataset, pool)
-    partition = deal(config, pair, 2)
+    config = complete_config({"dataset": name, "clients": 2, "split": "iid", **given}, tmp_path)
+    pool, test = pair = add_partition(load_dataset(name, tmp_path), config.split)
+    repeats = number_repeats(config.dataset, pool)
+    partition = deal_images(config, pair, 2)
     return [
-        *[note for note in image_notes(name, (pool, test), tmp_path) if "value for value" in note],
-        *split_notes(config, repeats, pool.subjects, partition),
+        *[note for note in find_image_notes(name, (pool, test), tmp_path) if "value for value" in note],
+        *find_split_notes(config, repeats, pool.subjects, partition),
     ], partition
 
 
 def test_copies_on_both_sides_are_counted(table, tmp_path):
     """Of 40 rows 20 are copies of the others; with the column `subject` copies stay together."""
     [of_server, of_clients], partition = notes_on(table(20, "#drop=subject"), tmp_path)
-    pool, test = load(table(20, "#drop=subject"), tmp_path)
+    pool, test = load_dataset(table(20, "#drop=subject"), tmp_path)
     held = pool.images[:, 0].tolist()
     copies = sum(value in held for value in test.images[:, 0].tolist())
     assert f"{copies} of 8 examples of the server's test set of csv:t.csv#drop=subject@" in of_server
@@ -52,12 +52,12 @@ def test_copies_on_both_sides_are_counted(table, tmp_path):
 def test_without_copies_nothing_is_said(table, tmp_path):
     assert notes_on(table(40, "#drop=subject"), tmp_path)[0] == []
     images = ImageSet(np.zeros((4, 1, 2, 2), np.uint8), np.zeros(4, np.int64))
-    assert repeats_in("mnist", images) is None
+    assert number_repeats("mnist", images) is None
 
 
 def test_subjects_that_a_file_cuts_in_two_are_counted(table, tmp_path):
     """The file has an example of each of 16 subjects' two in the training part, and the other in the test."""
-    pool, _ = load(table(20), tmp_path)
+    pool, _ = load_dataset(table(20), tmp_path)
     sides = [
         "train" if subject not in pool.subjects[:row] else "test" for row, subject in enumerate(pool.subjects)
     ]

@@ -14,7 +14,7 @@ FIRST, SHARED_PREFIX = config(seed=1), config(seed=1, algorithm="ocfl-kmeans")
 """They share cached rounds."""
 OTHER = config(seed=2)
 RUNNING = make_launch_keys([FIRST, OTHER], [FIRST], cached=True)
-"""Of a driver that trains `FIRST`; `OTHER` is finished."""
+"""Of a driver that trains `FIRST`; `OTHER_MARK` is finished."""
 NAMED = f"{FIRST.name} ({FIRST.run_id})"
 TRAINING = f"the training of {NAMED}"
 ROUNDS = f"cached rounds of {FIRST.shared_prefix}"

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.grids.planning.start_order import sort_runs
 
 
 def run(algorithm="fedavg", **values):
-    return complete({"algorithm": algorithm, **values}, Path("unused"))
+    return complete_config({"algorithm": algorithm, **values}, Path("unused"))
 
 
 def test_order_keeps_the_order_of_data_sets():

@@ -6,19 +6,19 @@ import pytest
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.uplink.steps import Clip, Noise
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.grids.presets.axis_keys import (
     AXES,
-    KIND,
-    axis_keys,
-    value_text,
-    variant_of,
-    variant_settings,
+    SPLIT_KIND,
+    find_variant_settings,
+    format_axis_value,
+    format_variant,
+    list_axis_keys,
 )
 from fedgrid.grids.presets.load import load_grid
-from fedgrid.grids.presets.nested import value_at
-from fedgrid.grids.results.axes import name_of, naming_keys
-from fedgrid.tracking.scoring.selection import text_of
+from fedgrid.grids.presets.nested_values import find_value
+from fedgrid.grids.results.axes import find_naming_keys, format_run_name
+from fedgrid.tracking.scoring.selection import format_value
 
 NOWHERE = Path("no-data-needed")
 EPOCHS = "axes: {training.local_epochs: [1, 5]}\n"
@@ -42,16 +42,16 @@ def epochs(what, *changes, **how):
 
 def test_settings_in_which_runs_of_one_name_differ_make_up_their_names(write):
     three = grid(write(THREE))
-    settings = variant_settings(three.runs)
+    settings = find_variant_settings(three.runs)
     assert settings == ("algorithm.round", "algorithm.threshold")
     assert three.varied == settings, "the progress and MLflow name them"
-    assert [variant_of(run, settings) for run in three.runs] == [
+    assert [format_variant(run, settings) for run in three.runs] == [
         "round 21, threshold 0.3",
         "round 21, threshold 0.4",
         "round 6, threshold 0.4",
         "",
     ]
-    names = [name_of(run, naming_keys(three.runs)) for run in three.runs]
+    names = [format_run_name(run, find_naming_keys(three.runs)) for run in three.runs]
     assert len(set(names)) == 4
     assert names[2].endswith("-briggs-s0 (round 6, threshold 0.4)")
     assert names[3].endswith("-fedavg-s0")
@@ -61,26 +61,26 @@ def test_splits_of_one_kind_are_told_apart_by_the_settings_in_which_they_differ(
     several = "split: [{kind: dirichlet, alpha: 0.2}, {kind: dirichlet, alpha: 0.5}, rotated]\n"
     splits = grid(write(f"algorithm: fedavg\n{several}"))
     assert splits.varied == ("split.alpha",), "the progress and MLflow name it"
-    names = [name_of(run, splits.varied) for run in splits.runs]
+    names = [format_run_name(run, splits.varied) for run in splits.runs]
     assert len(set(names)) == 3
     assert names[1].endswith("-dirichlet-fedavg-s0 (split.alpha 0.5)")
-    assert variant_settings(splits.runs) == (), "the algorithm has no variants"
+    assert find_variant_settings(splits.runs) == (), "the algorithm has no variants"
 
 
 def test_runs_that_differ_in_split_clients_or_seed_alone_are_no_variants(write):
     text = "algorithm: [fedavg, sattler]\nseeds: 0..2\nclients: [15, 30]\n"
     scenarios = grid(write(f"{text}split: [{{kind: dirichlet, alpha: 0.2}}, rotated]\n"))
-    assert (variant_settings(scenarios.runs), scenarios.varied) == ((), ())
+    assert (find_variant_settings(scenarios.runs), scenarios.varied) == ((), ())
 
 
 def test_every_key_of_a_run_can_be_an_axis():
     """Those of a section too, without another edit."""
-    keys = {*axis_keys()}
+    keys = {*list_axis_keys()}
     assert {*AXES, "model", "joins", "algorithm.cooldown", "algorithm.clusterer.num_clusters"} <= keys
     assert not {"training", "evaluation", "split.kind"} & keys
     for section in ("training", "split", "evaluation"):
         model = RunConfig.model_fields[section].annotation
-        assert {f"{section}.{name}" for name in model.model_fields} - {KIND} <= keys
+        assert {f"{section}.{name}" for name in model.model_fields} - {SPLIT_KIND} <= keys
 
 
 def test_set_notes_which_values_of_an_axis_it_takes_the_place_of(write):
@@ -114,7 +114,7 @@ def test_every_combination_of_all_axes_is_run_and_seed_and_algorithm_vary_fastes
 def test_runs_have_the_ids_of_the_same_configurations_without_axes(write):
     path = write(EPOCHS + "algorithm: fedavg")
     alone = [
-        complete({"algorithm": "fedavg", "training": {"local_epochs": number}}, NOWHERE).run_id
+        complete_config({"algorithm": "fedavg", "training": {"local_epochs": number}}, NOWHERE).run_id
         for number in (1, 5)
     ]
     assert [run.run_id for run in grid(path).runs] == alone
@@ -169,7 +169,7 @@ def test_a_key_whose_value_is_a_list_or_a_mapping_can_be_an_axis(write):
 def test_a_filter_compares_values_not_their_spelling(write, axis, said, expected):
     path = write(f"split: majority\nclients: 10\nalgorithm: fedavg\naxes: {{{axis}}}")
     key = axis.partition(":")[0].split(".")
-    assert {value_at(run, key)[0] for run in grid(path, filters=[said]).runs} == expected
+    assert {find_value(run, key)[0] for run in grid(path, filters=[said]).runs} == expected
 
 
 def test_extend_adds_values_to_an_axis(write):
@@ -237,14 +237,14 @@ def test_values_that_do_not_go_together_may_be_left_out_by_a_filter(write):
     ],
 )
 def test_equal_values_have_the_same_text(value, text):
-    assert text_of(value) == text
+    assert format_value(value) == text
 
 
 def test_the_value_of_a_run_is_there_also_where_the_configuration_leaves_out_a_default():
-    run = complete({"algorithm": "ocfl-kmeans"}, NOWHERE)
+    run = complete_config({"algorithm": "ocfl-kmeans"}, NOWHERE)
     assert "majority" not in run.model_dump()["split"]
-    assert value_text(run, "split.majority") == "1"
-    assert value_text(run, "algorithm") == "ocfl-kmeans"
-    assert value_text(run, "algorithm.clusterer.num_clusters") is not None
-    assert value_text(run, "algorithm.cooldown") is None
-    assert all("\n" not in str(value_text(run, key)) for key in axis_keys())
+    assert format_axis_value(run, "split.majority") == "1"
+    assert format_axis_value(run, "algorithm") == "ocfl-kmeans"
+    assert format_axis_value(run, "algorithm.clusterer.num_clusters") is not None
+    assert format_axis_value(run, "algorithm.cooldown") is None
+    assert all("\n" not in str(format_axis_value(run, key)) for key in list_axis_keys())

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.algorithms.registry import ALGORITHMS, members_of_arena
-from fedgrid.engine.federation.before_training.setup import deal
+from fedgrid.algorithms.registry import ALGORITHMS, list_arena_members
+from fedgrid.engine.federation.before_training.setup import deal_images
 from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS, SCENARIOS
-from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
-from fedgrid.engine.runtime.data.datasets import load
+from fedgrid.engine.runtime.configuration.idle_settings import format_idle_lines
+from fedgrid.engine.runtime.data.datasets import load_dataset
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.load import load_grid
-from fedgrid.grids.presets.preset_files import preset_names
-from fedgrid.grids.results.runs import describe
-from fedgrid.tracking.papers.flis.tables import printed_accuracy, scenario_of
+from fedgrid.grids.presets.preset_files import list_presets
+from fedgrid.grids.results.runs import describe_configs
+from fedgrid.tracking.papers.flis.tables import name_scenario, read_printed_accuracy
 from tests.helpers.partitions import list_held
 
 NOWHERE = Path("no-data-needed")
@@ -36,7 +36,7 @@ def test_quickstart_is_the_papers_seven_algorithms_in_order():
     ]
 
 
-IN_ARENA = len(members_of_arena()) + 1
+IN_ARENA = len(list_arena_members()) + 1
 """Its members, and FedAvg-FT."""
 PUBLISHED = ("mnist", "fmnist", "cifar10", "pathmnist", "bloodmnist")
 PROMISED = {
@@ -73,14 +73,14 @@ PROMISED = {
 
 def test_every_preset_has_the_runs_it_promises():
     """data sets x splits x client numbers x algorithms x seeds, each run a configuration of its own."""
-    assert {name: len(grid(name).runs) for name in preset_names()} == PROMISED
+    assert {name: len(grid(name).runs) for name in list_presets()} == PROMISED
     for name in PROMISED:
         assert len({run.run_id for run in grid(name).runs}) == PROMISED[name]
 
 
 def test_no_preset_has_a_setting_that_cannot_act():
     for name in PROMISED:
-        assert idle_lines(grid(name).runs) == []
+        assert format_idle_lines(grid(name).runs) == []
 
 
 @pytest.mark.parametrize("name", ["arena", "arena-digits"])
@@ -108,11 +108,11 @@ def test_the_arena_has_every_algorithm_that_is_not_as_published_in_eight_scenari
 )
 def test_every_split_of_a_preset_on_digits_can_be_dealt(name, which, number):
     """Every client has images to train on and to be tested on; algorithms share a split."""
-    pair = load("digits", NOWHERE)
+    pair = load_dataset("digits", NOWHERE)
     runs = load_grid(name, {}, [], NOWHERE, filters=[which]).runs
     assert len(runs) == number
     for run in runs:
-        clients = list_held(deal(run, pair, NUM_CLASSES))
+        clients = list_held(deal_images(run, pair, NUM_CLASSES))
         assert min(len(part) for client in clients for part in (client.train, client.test)) >= 3
 
 
@@ -156,13 +156,13 @@ def test_flis_has_two_skews_and_the_runs_of_the_published_tables():
         ("flis", {"label-skew 0.2", "label-skew 0.3"}),
         ("flis-dirichlet", {"dirichlet 0.1"}),
     ):
-        runs = describe(grid(name).runs, Storage.of("no-runs-needed"))
-        assert {scenario_of(run) for run in runs} == scenarios
-        published = {(scenario_of(run), run.dataset, run.published) for run in runs}
+        runs = describe_configs(grid(name).runs, Storage.from_text("no-runs-needed"))
+        assert {name_scenario(run) for run in runs} == scenarios
+        published = {(name_scenario(run), run.dataset, run.published) for run in runs}
         lost = {
             ("label-skew 0.3", dataset, "FLIS-HC") for dataset in ("fmnist", "cifar10", "cifar100", "svhn")
         }
-        assert published - set(printed_accuracy()) == (lost if name == "flis" else set())
+        assert published - set(read_printed_accuracy()) == (lost if name == "flis" else set())
 
 
 def test_paper_is_the_papers_forty_scenarios_with_seven_algorithms():
@@ -284,7 +284,7 @@ def test_communities_has_the_settings_of_its_paper():
 
 
 def test_the_split_of_communities_digits_can_be_dealt():
-    pair = load("digits", NOWHERE)
+    pair = load_dataset("digits", NOWHERE)
     for run in load_grid("communities-digits", {}, [], NOWHERE, filters=["algorithm=fedavg"]).runs:
-        clients = list_held(deal(run, pair, NUM_CLASSES))
+        clients = list_held(deal_images(run, pair, NUM_CLASSES))
         assert [client.cluster for client in clients] == [0, 1, 1, 1, 1, 1, 0, 1, 0, 0]

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedgrid.grids.presets.axis_keys import value_text
+from fedgrid.grids.presets.axis_keys import format_axis_value
 from fedgrid.grids.presets.load import load_grid
-from fedgrid.grids.presets.nested import value_at
+from fedgrid.grids.presets.nested_values import find_value
 
 NOWHERE = Path("no-data-needed")
 
@@ -111,8 +111,8 @@ def test_several_values_of_set_take_the_place_of_what_a_file_says(write):
 def test_lists_of_keys_that_are_lists_are_single_values(change, axis, values):
     def value(run):
         if axis in ("algorithm", "uplink"):
-            return value_text(run, axis)
-        return run.split.kind if axis == "split" else value_at(run, axis.split("."))[0]
+            return format_axis_value(run, axis)
+        return run.split.kind if axis == "split" else find_value(run, axis.split("."))[0]
 
     assert [value(run) for run in grid(None, change, dataset="cifar10").runs] == values
 

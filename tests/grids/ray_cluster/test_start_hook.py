@@ -11,7 +11,7 @@ from ray._private.node import Node
 from ray._private.parameter import RayParams
 
 from fedgrid.grids.ray_cluster import start_hook
-from fedgrid.grids.ray_cluster.local import SETTINGS, STAND_INS
+from fedgrid.grids.ray_cluster.local import RAY_SETTINGS, STAND_INS
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_the_head_has_no_client_server_no_metrics_no_dashboard_and_no_autoscaler
     parameters = RayParams(ray_client_server_port=10001, _system_config=given)
     start_hook.only_what_a_grid_uses(parameters, True)
     assert parameters.ray_client_server_port is None
-    assert parameters._system_config == {**(given or {}), **SETTINGS}
+    assert parameters._system_config == {**(given or {}), **RAY_SETTINGS}
     assert parameters._system_config["enable_metrics_collection"] is False
     assert {name: getattr(Node, name) for name in STAND_INS} == STAND_INS
 

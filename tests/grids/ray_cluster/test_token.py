@@ -12,7 +12,7 @@ import pytest
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.data.datasets import default_data_dir
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.ray_cluster.token import make_private, send_token
+from fedgrid.grids.ray_cluster.token import enable_token, protect_token
 
 
 @pytest.fixture
@@ -24,11 +24,11 @@ def token(tmp_path, monkeypatch):
 
 
 def test_token_is_for_its_user_alone(token):
-    make_private(create=True)
+    protect_token(create=True)
     assert S_IMODE(token.stat().st_mode) == 0o600
     assert len(bytes.fromhex(made := token.read_text())) == 32
     token.chmod(0o644)
-    make_private(create=False)
+    protect_token(create=False)
     assert (S_IMODE(token.stat().st_mode), token.read_text()) == (0o600, made)
 
 
@@ -39,7 +39,7 @@ def test_first_starts_at_the_same_instant_have_one_whole_token(token, tmp_path, 
 
         def create(file: Path = file, gate: Barrier = gate) -> str:
             gate.wait()
-            make_private(create=True)
+            protect_token(create=True)
             return file.read_text()
 
         with ThreadPoolExecutor(8) as threads:
@@ -54,18 +54,18 @@ def test_first_starts_at_the_same_instant_have_one_whole_token(token, tmp_path, 
 )
 def test_no_token_is_created_where_none_is_used(token, monkeypatch, name, value):
     monkeypatch.setenv(name, value)
-    make_private(create=name != "NOTHING")
+    protect_token(create=name != "NOTHING")
     assert not token.exists()
 
 
 def test_home_that_cannot_be_written_is_one_line(token, tmp_path):
     token.parent.write_text("a file in the place of the folder")
     with pytest.raises(ConfigError, match=r"auth_token cannot be written: .*; set HOME to a folder of yours"):
-        make_private(create=True)
+        protect_token(create=True)
 
 
 @pytest.mark.parametrize(
-    "folder", [default_data_dir, lambda: Storage.of("memory://x").root], ids=["data", "uri"]
+    "folder", [default_data_dir, lambda: Storage.from_text("memory://x").root], ids=["data", "uri"]
 )
 def test_user_without_a_home_is_one_line(token, monkeypatch, folder):
     for name in ("FEDGRID_DATA", "XDG_CACHE_HOME", "FEDGRID_CACHE"):
@@ -96,5 +96,5 @@ def test_ray_is_told_to_send_a_token_that_is_there(token, monkeypatch, mode, wri
         token.write_text(written)
     monkeypatch.setattr("ray.is_initialized", lambda: is_started)
     monkeypatch.setattr("ray._raylet.Config", Mock())
-    send_token()
+    enable_token()
     assert os.environ.get("RAY_AUTH_MODE") == then

@@ -7,7 +7,7 @@ import pytest
 
 from fedgrid.algorithms.registry import is_reference
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.format import DamagedFile
@@ -86,11 +86,13 @@ def test_file_does_not_take_the_name_of_runs_by_options(launch, storage, tmp_pat
 
 @pytest.fixture
 def storage(tmp_path):
-    return Storage.of(tmp_path)
+    return Storage.from_text(tmp_path)
 
 
 def runs(*seeds):
-    return tuple(complete({"seed": seed, "algorithm": "fedavg"}, Path("no-data-needed")) for seed in seeds)
+    return tuple(
+        complete_config({"seed": seed, "algorithm": "fedavg"}, Path("no-data-needed")) for seed in seeds
+    )
 
 
 def text_of(folder, name):
@@ -106,8 +108,8 @@ def test_grid_folder_has_the_preset_and_a_line_for_each_run(storage):
     head, *lines = text_of(folder, "runs.jsonl").splitlines()
     assert json.loads(head)["layout"] == LAYOUT
     assert lines == [run.canonical_json() for run in runs(0, 1)]
-    assert GridFolder(storage, "paper").runs() == runs(0, 1)
-    assert GridFolder(storage, "paper").read().source == "here/paper.yaml"
+    assert GridFolder(storage, "paper").read_runs() == runs(0, 1)
+    assert GridFolder(storage, "paper").read_definition().source == "here/paper.yaml"
 
 
 def test_reference_of_a_plugin_is_known_without_the_plugin(storage, tmp_path):
@@ -117,11 +119,11 @@ def test_reference_of_a_plugin_is_known_without_the_plugin(storage, tmp_path):
         ALGORITHM.replace('"own"', '"alone"').replace("FedOptSettings())", "FedOptSettings(), True)")
     )
     folder = GridFolder(storage, "paper")
-    active.use([path])
-    folder.keep([complete({"algorithm": "alone"}, Path("no-data-needed"))], "")
-    active.use()
+    active.use_plugins([path])
+    folder.keep([complete_config({"algorithm": "alone"}, Path("no-data-needed"))], "")
+    active.use_plugins()
     assert not is_reference("alone")
-    folder.runs()
+    folder.read_runs()
     assert is_reference("alone")
 
 
@@ -131,9 +133,9 @@ def test_runs_of_an_earlier_launch_stay_if_they_have_a_folder(storage):
     folder.keep(runs(0, 1), "first")
     RunFolder(storage, runs(0)[0]).open()
     folder.keep(runs(2, 1), "second")
-    assert folder.runs() == runs(2, 1, 0)
+    assert folder.read_runs() == runs(2, 1, 0)
     folder.keep(runs(0), "third")
-    assert folder.runs() == runs(0)
+    assert folder.read_runs() == runs(0)
     assert text_of(folder, "preset.yaml") == "third"
 
 
@@ -149,7 +151,7 @@ def test_a_grid_knows_the_runs_that_it_was_launched_with(storage, asked, expecte
 def test_unknown_grid_names_the_known_ones(storage):
     def refused():
         said = set()
-        for use in (GridFolder.runs, GridFolder.ask_to_stop):
+        for use in (GridFolder.read_runs, GridFolder.request_stop):
             with pytest.raises(ConfigError) as error:
                 use(GridFolder(storage, "papr"))
             said.add(str(error.value))
@@ -168,7 +170,7 @@ def test_unknown_grid_names_the_known_ones(storage):
 def refused(folder: GridFolder, *words):
     """Check that every use of a grid is refused in one line that has these words, and changes nothing."""
     before = (folder.path / "runs.jsonl").read_bytes()
-    for use in (folder.runs, folder.read, lambda: folder.keep(runs(1), "")):
+    for use in (folder.read_runs, folder.read_definition, lambda: folder.keep(runs(1), "")):
         with pytest.raises(ConfigError) as error:
             use()
         assert all(word in str(error.value) for word in (str(folder.path), *words))
@@ -194,7 +196,7 @@ def test_flipped_bit_anywhere_in_the_runs_is_refused(storage):
         flipped[place] ^= 1
         (folder.path / "runs.jsonl").write_bytes(flipped)
         with pytest.raises(ConfigError):
-            folder.runs()
+            folder.read_runs()
     (folder.path / "runs.jsonl").write_bytes(whole[:-20])
     refused(folder, "damaged", "move")
 
@@ -212,13 +214,13 @@ def test_grid_name_must_be_a_plain_file_name(storage, name):
 def test_stop_request_lasts_until_it_is_withdrawn(storage):
     folder = GridFolder(storage, "paper")
     folder.withdraw_stop()
-    assert not folder.stop_asked()
+    assert not folder.is_stop_requested()
     folder.keep(runs(0), "")
-    GridFolder(storage, "paper").ask_to_stop()
-    assert folder.stop_asked()
-    assert not GridFolder(storage, "other").stop_asked()
+    GridFolder(storage, "paper").request_stop()
+    assert folder.is_stop_requested()
+    assert not GridFolder(storage, "other").is_stop_requested()
     folder.withdraw_stop()
-    assert not folder.stop_asked()
+    assert not folder.is_stop_requested()
 
 
 def test_progress_is_written_and_read(storage):
@@ -234,7 +236,7 @@ def test_progress_is_written_and_read(storage):
 def test_grid_at_a_uri_is_visible_to_another_machine(tmp_path, monkeypatch):
     def machine(name):
         monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / name))
-        return Storage.of(f"local://{tmp_path / 'bucket'}")
+        return Storage.from_text(f"local://{tmp_path / 'bucket'}")
 
     now = 100.0
     monkeypatch.setattr(grid_folder, "monotonic", lambda: now)
@@ -243,15 +245,15 @@ def test_grid_at_a_uri_is_visible_to_another_machine(tmp_path, monkeypatch):
     laptop = GridFolder(laptop_storage, "paper")
     head.keep(runs(0), "seed: 0\n")
     head.write_progress({"done": 1})
-    assert not head.stop_asked()
+    assert not head.is_stop_requested()
     laptop_storage.pull_marks()
-    assert laptop.runs() == runs(0)
+    assert laptop.read_runs() == runs(0)
     assert laptop.read_progress() == {"done": 1}
-    laptop.ask_to_stop()
+    laptop.request_stop()
     now = 104.9
-    assert not head.stop_asked(), "it looks every five seconds"
+    assert not head.is_stop_requested(), "it looks every five seconds"
     now = 105.0
-    assert head.stop_asked()
+    assert head.is_stop_requested()
     head.withdraw_stop()
     laptop_storage.refresh("grids/paper/stop")
     assert not (laptop.path / "stop").exists()

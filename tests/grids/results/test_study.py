@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.runs import describe
-from fedgrid.grids.results.study import load, model_bytes
-from fedgrid.manifest import Part
-from fedgrid.tracking.report.contents import report_page
+from fedgrid.grids.results.runs import describe_configs
+from fedgrid.grids.results.study import compute_model_bytes, load
+from fedgrid.manifest import ProvenancePart
+from fedgrid.tracking.report.contents import build_report_page
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.logged_runs import ROUNDS, build_config, write_run
 from tests.helpers.manifests import list_files
@@ -20,18 +20,20 @@ from tests.helpers.manifests import list_files
 
 def test_the_size_of_digitnet_is_four_bytes_a_parameter():
     """64 -> 128 -> 96 -> 10: 8,320 + 12,384 + 970 parameters, and no buffers."""
-    assert model_bytes(complete({"dataset": "digits"}, Path())) == 4 * (8_320 + 12_384 + 970)
+    assert compute_model_bytes(complete_config({"dataset": "digits"}, Path())) == 4 * (8_320 + 12_384 + 970)
 
 
 def test_buffers_are_sent_too():
     """ResNet-34 with 10 classes has 21,282,122 parameters, and 17,060 entries of BatchNorm buffers."""
-    size = model_bytes(complete({"dataset": "cifar10"}, Path())) // 4
+    size = compute_model_bytes(complete_config({"dataset": "cifar10"}, Path())) // 4
     assert size == 21_282_122 + 17_060
 
 
 def test_the_size_of_a_model_whose_images_are_not_here_is_unknown(tmp_path):
-    gone = complete({"dataset": "digits"}, Path()).model_copy(update={"dataset": f"folder:{tmp_path}/gone"})
-    assert model_bytes(gone) is None
+    gone = complete_config({"dataset": "digits"}, Path()).model_copy(
+        update={"dataset": f"folder:{tmp_path}/gone"}
+    )
+    assert compute_model_bytes(gone) is None
 
 
 @pytest.fixture
@@ -41,11 +43,11 @@ def storage(tmp_path):
 
 def config(**values):
     given = {"dataset": "mnist", "split": "overlapping-imbalanced", "clients": 15}
-    return complete({**given, **values}, None)
+    return complete_config({**given, **values}, None)
 
 
 def titles(storage, *configs):
-    return [run.algorithm for run in describe(configs, storage)]
+    return [run.algorithm for run in describe_configs(configs, storage)]
 
 
 def finish(storage, run):
@@ -60,7 +62,7 @@ def test_study_has_results_of_finished_runs_and_reasons_for_the_others(storage):
     folder = RunFolder(storage, half).path
     folder.mkdir()
     list_files(folder, rounds=ROUNDS, rounds_done=2)
-    RunFolder(storage, failed).fail("no such image", 3)
+    RunFolder(storage, failed).mark_failed("no such image", 3)
     study = load("mine", storage)
     assert [result.run_id for result in study.finished] == [done.run_id]
     assert {run.run_id: run.lacking for run in study.unfinished} == {
@@ -86,14 +88,14 @@ def test_a_score_that_does_not_exist_is_no_nan(storage):
 def test_references_and_archived_runs_are_known_by_their_configuration(storage):
     names = ("fedavg", "solo", "oracle")
     runs = [*(config(algorithm=name) for name in names), config().model_copy(update={"model": "archive-cnn"})]
-    described = describe(runs, storage)
+    described = describe_configs(runs, storage)
     assert [run.is_reference for run in described] == [False, True, True, False]
     assert [run.is_archived for run in described] == [False, False, False, True]
 
 
 def made_with(storage, run, *parts):
     """Note parts: (first round, torch, code)."""
-    values = tuple(Part(number, {"torch": torch, "code": code}) for number, torch, code in parts)
+    values = tuple(ProvenancePart(number, {"torch": torch, "code": code}) for number, torch, code in parts)
     list_files(RunFolder(storage, run).path, made_with=values)
 
 
@@ -111,7 +113,7 @@ def test_study_notes_runs_that_changed_and_runs_that_differ(storage):
         "runs of one algorithm were made with several versions of code: "
         f"fedavg {'a' * 12} (1), {'b' * 12} (1)",
     )
-    assert ("note", load("mine", storage).notes[0]) in report_page(load("mine", storage)).facts
+    assert ("note", load("mine", storage).notes[0]) in build_report_page(load("mine", storage)).facts
 
 
 def test_study_notes_what_algorithms_of_a_scenario_train_with_otherwise(storage):
@@ -157,14 +159,16 @@ def test_settings_that_go_with_the_scenario_are_not_named(storage):
 
 
 def test_runs_that_differ_in_another_key_have_the_same_title_and_different_scenarios(storage):
-    runs = describe([config(algorithm="fedavg", model=model) for model in ("tinyvgg", "digitnet")], storage)
+    runs = describe_configs(
+        [config(algorithm="fedavg", model=model) for model in ("tinyvgg", "digitnet")], storage
+    )
     assert [run.algorithm for run in runs] == ["fedavg", "fedavg"]
     assert [run.setting for run in runs] == [(("model", "tinyvgg"),), (("model", "digitnet"),)]
     assert len({run.scenario for run in runs}) == len({run.name for run in runs}) == 2
 
 
 def test_a_data_set_of_ones_own_has_a_plain_name(tmp_path, storage):
-    runs = describe([config().model_copy(update={"dataset": "folder:/home/me/my cats"})], storage)
+    runs = describe_configs([config().model_copy(update={"dataset": "folder:/home/me/my cats"})], storage)
     assert runs[0].dataset == "folder_my_cats"
     assert runs[0].block == ("folder_my_cats", 15)
 
@@ -179,7 +183,9 @@ def test_sizes_of_models_are_there_if_they_are_asked_for(storage):
 
 
 def test_a_run_knows_all_of_its_keys_whatever_the_axes_of_the_grid(storage):
-    [run] = describe([config(participation=0.5, algorithm={"name": "briggs", "threshold": 0.1})], storage)
+    [run] = describe_configs(
+        [config(participation=0.5, algorithm={"name": "briggs", "threshold": 0.1})], storage
+    )
     assert run.axes == ()
     assert (run.keys["participation"], run.keys["algorithm.threshold"]) == ("0.5", "0.1")
     assert "algorithm.beta" not in run.keys

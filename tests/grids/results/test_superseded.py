@@ -31,7 +31,7 @@ class Study:
 
     def __init__(self, folder):
         self.folder = folder
-        self.storage = Storage.of(folder / "runs")
+        self.storage = Storage.from_text(folder / "runs")
 
     def launch(self, text, *, name=None, file="mine.yaml", changes=(), **options):
         path = self.folder / file
@@ -44,10 +44,10 @@ class Study:
         return {run.run_id for run in grid.runs}
 
     def asked(self, name="mine"):
-        return {run.run_id for run in GridFolder(self.storage, name).runs()}
+        return {run.run_id for run in GridFolder(self.storage, name).read_runs()}
 
     def superseded(self, name="mine"):
-        return {run.run_id for run in GridFolder(self.storage, name).read().superseded}
+        return {run.run_id for run in GridFolder(self.storage, name).read_definition().superseded}
 
 
 @pytest.fixture
@@ -136,12 +136,12 @@ def test_an_edited_plugin_supersedes_its_runs_alone(study, tmp_path):
     plugin = tmp_path / "mine.py"
     text = TEXT.replace("[fedavg, sattler]", "[fedavg, own]")
     plugin.write_text(ALGORITHM)
-    active.use([plugin])
+    active.use_plugins([plugin])
     before = study.launch(text)
     plugin.write_text(f"{ALGORITHM}\n# edited\n")
-    active.use([plugin])
+    active.use_plugins([plugin])
     after = study.launch(text)
-    active.use()
+    active.use_plugins()
     assert len(before & after) == 2
     assert (study.asked(), study.superseded()) == (after, before - after)
 
@@ -149,7 +149,7 @@ def test_an_edited_plugin_supersedes_its_runs_alone(study, tmp_path):
 def test_a_retry_asks_for_nothing_else(study):
     before = study.launch(TEXT)
     folder = GridFolder(study.storage, "mine")
-    folder.keep(folder.runs(), "", folder.read().source)
+    folder.keep(folder.read_runs(), "", folder.read_definition().source)
     after = study.launch(EDITED)
     assert (study.asked(), study.superseded()) == (after, before)
 
@@ -181,12 +181,12 @@ def edited(study):
 def test_only_what_neither_repeats_nor_extends_finished_runs_has_a_consequence_for_them(study, options, lost):
     study.launch(TEXT)
     folder = GridFolder(study.storage, "mine")
-    for run in folder.runs()[:3]:
+    for run in folder.read_runs()[:3]:
         list_files(RunFolder(study.storage, run).path, is_finished=True)
     options = {"changes": [], **options}
     grid = load_grid(str(study.folder / "mine.yaml"), {}, data_dir=NOWHERE, **options)
-    assert ("3 finished runs of mine" in folder.consequence(grid)) == bool(lost)
-    assert bool(folder.consequence(grid)) == bool(lost)
+    assert ("3 finished runs of mine" in folder.describe_consequence(grid)) == bool(lost)
+    assert bool(folder.describe_consequence(grid)) == bool(lost)
 
 
 def test_commands_leave_superseded_runs_out_and_prune_deletes_them(edited, study):
@@ -219,7 +219,8 @@ def test_commands_leave_superseded_runs_out_and_prune_deletes_them(edited, study
     assert (refused.code, "add --yes" in refused.err) == (2, True)
     folder = GridFolder(edited, "mine")
     gone, kept = (
-        [RunFolder(edited, run).path for run in runs] for runs in (folder.read().superseded, folder.runs())
+        [RunFolder(edited, run).path for run in runs]
+        for runs in (folder.read_definition().superseded, folder.read_runs())
     )
     assert all(path.exists() for path in gone)
     pruned = typed("delete", "mine", "--superseded", "--yes")

@@ -6,7 +6,7 @@ import pytest
 
 import fedgrid.grids.round_cache.retention
 from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.run.run_folder import RunFolder, build_folder_path
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.round_cache.retention import Retention
@@ -22,7 +22,7 @@ ALONE = config(seed=2)
 
 @pytest.fixture
 def storage(tmp_path):
-    storage = Storage.of(tmp_path / "runs")
+    storage = Storage.from_text(tmp_path / "runs")
     store_rounds(storage, fedavg, ALONE)
     return storage
 
@@ -51,33 +51,33 @@ def finish(storage, run):
 
 def test_states_are_evicted_with_the_last_run_of_a_shared_prefix_and_statistics_stay(storage, retention):
     launch = retention(fedavg, OCFL, ALONE)
-    launch.begin()
-    launch.finish(fedavg)
+    launch.begin_launch()
+    launch.finish_run(fedavg)
     assert list_prefixes_with_states(storage) == {fedavg.shared_prefix, ALONE.shared_prefix}
-    launch.finish(OCFL)
+    launch.finish_run(OCFL)
     assert list_prefixes_with_states(storage) == {ALONE.shared_prefix}
     assert list_prefixes_with_statistics(storage) == {fedavg.shared_prefix, ALONE.shared_prefix}
 
 
 def test_unfinished_run_outside_the_launch_keeps_the_states(storage, retention):
     """As with `fedgrid retry`, which leaves waiting runs alone."""
-    RunFolder(storage, OCFL).fail("out of memory", 3)
+    RunFolder(storage, OCFL).mark_failed("out of memory", 3)
     launch = retention(fedavg, OCFL, ALONE)
-    launch.begin()
-    launch.finish(fedavg)
+    launch.begin_launch()
+    launch.finish_run(fedavg)
     assert fedavg.shared_prefix in list_prefixes_with_states(storage)
 
 
 def test_begin_evicts_what_earlier_launches_left(storage, retention):
     finish(storage, fedavg)
     finish(storage, OCFL)
-    retention(fedavg, OCFL, ALONE).begin()
+    retention(fedavg, OCFL, ALONE).begin_launch()
     assert list_prefixes_with_states(storage) == {ALONE.shared_prefix}
 
 
 def test_begin_evicts_what_a_deleted_grid_left(storage, retention):
     """ALONE is of no grid any more."""
-    retention(fedavg).begin()
+    retention(fedavg).begin_launch()
     assert list_prefixes_with_states(storage) == {fedavg.shared_prefix}
 
 
@@ -85,34 +85,34 @@ def test_states_that_a_run_of_another_grid_needs_stay(storage, retention):
     """Another driver is training it, or it was interrupted."""
     GridFolder(storage, "theirs").keep([OCFL], "")
     launch = retention(fedavg, ALONE)
-    launch.begin()
+    launch.begin_launch()
     for run in (fedavg, ALONE):
         finish(storage, run)
-        launch.finish(run)
+        launch.finish_run(run)
     assert list_prefixes_with_states(storage) == {fedavg.shared_prefix}
     finish(storage, OCFL)
-    launch.begin()
+    launch.begin_launch()
     assert list_prefixes_with_states(storage) == set()
 
 
 def test_growing_grid_evicts_nothing_before_it_is_concluded(storage, retention):
     finish(storage, fedavg)
     launch = retention(fedavg, ALONE, grows=True)
-    launch.begin()
-    launch.finish(ALONE)
+    launch.begin_launch()
+    launch.finish_run(ALONE)
     assert list_prefixes_with_states(storage) == {fedavg.shared_prefix, ALONE.shared_prefix}
-    launch.conclude(until={})
+    launch.conclude_launch(until={})
     assert list_prefixes_with_states(storage) == {ALONE.shared_prefix}
 
 
 def test_run_stopped_early_counts_as_finished_when_a_growing_grid_is_concluded(storage, retention):
-    folder = folder_of(storage.root, ALONE)
+    folder = build_folder_path(storage.root, ALONE)
     folder.mkdir(parents=True)
     list_files(folder, rounds_done=2)
     launch = retention(ALONE, grows=True)
-    launch.begin()
+    launch.begin_launch()
     assert ALONE.shared_prefix in list_prefixes_with_states(storage)
-    launch.conclude(until={ALONE.run_id: 2})
+    launch.conclude_launch(until={ALONE.run_id: 2})
     assert list_prefixes_with_states(storage) == set()
 
 
@@ -122,23 +122,23 @@ def test_storage_that_cannot_delete_gives_one_warning(storage, retention, warnin
         raise error
 
     launch = retention(fedavg, ALONE)
-    launch.begin()
-    monkeypatch.setattr(fedgrid.grids.round_cache.retention, "drop", refuse)
-    launch.finish(fedavg)
-    launch.finish(ALONE)
+    launch.begin_launch()
+    monkeypatch.setattr(fedgrid.grids.round_cache.retention, "delete_entries", refuse)
+    launch.finish_run(fedavg)
+    launch.finish_run(ALONE)
     assert len(warnings) == 1
     assert str(error) in warnings[0]
 
 
 def test_states_are_evicted_from_a_uri_too(tmp_path, warnings, monkeypatch):
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "cache"))
-    storage = Storage.of(f"local://{tmp_path}/remote")
+    storage = Storage.from_text(f"local://{tmp_path}/remote")
     store_rounds(storage, fedavg)
     folder = GridFolder(storage, "mine")
     folder.keep([fedavg], "")
     launch = Retention(folder, storage, warnings.append)
-    launch.begin()
-    launch.finish(fedavg)
+    launch.begin_launch()
+    launch.finish_run(fedavg)
     assert warnings == []
     assert [path.name for path in Path(tmp_path / "remote/cache").rglob("*.safetensors")] == [
         "000001-abc-reports.safetensors"

@@ -6,12 +6,12 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from fedgrid.engine.runtime.round_cache.files import kept
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.round_cache.files import list_entries
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.display.tables import readable_size
+from fedgrid.grids.display.tables import format_size
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.round_cache.usage import Usage, cache_table, cache_usage
+from fedgrid.grids.round_cache.usage import Usage, build_cache_table, measure_cache_usage
 from tests.helpers.cached_rounds import store_rounds
 from tests.helpers.command_line import fedgrid, strict_json
 from tests.helpers.finished_runs import mark_finished
@@ -28,7 +28,7 @@ ELSEWHERE = config(seed=3)
 @pytest.fixture
 def storage(tmp_path):
     """Two shared prefixes; one has two finished runs, and two of three rounds of the second were hits."""
-    storage = Storage.of(tmp_path / "runs")
+    storage = Storage.from_text(tmp_path / "runs")
     timings(storage, fedavg, [(3, 2.0, 2.0), (3, 2.0, 2.0), (3, 2.0, 2.0)])
     timings(storage, OCFL, [(0, 0.5, 2.0), (0, 0.5, 2.0), (3, 1.0, 2.0)])
     for run in (fedavg, OCFL):
@@ -40,7 +40,7 @@ def storage(tmp_path):
 
 def timings(storage, run, rounds):
     """Record (trained_clients of 3, seconds, uncached_seconds) a round."""
-    folder = folder_of(storage.root, run)
+    folder = build_folder_path(storage.root, run)
     folder.mkdir(parents=True, exist_ok=True)
     names = ("trained_clients", "seconds", "uncached_seconds")
     rows = [
@@ -52,7 +52,7 @@ def timings(storage, run, rounds):
 
 def sizes(storage):
     """Return the size of a state and of a statistic; all states are alike, and so are all statistics."""
-    entries = kept(storage)
+    entries = list_entries(storage)
     [state] = {entry.size for entry in entries if entry.is_state}
     [statistic] = {entry.size for entry in entries if not entry.is_state}
     return state, statistic
@@ -60,7 +60,7 @@ def sizes(storage):
 
 def test_usage_of_a_shared_prefix_whose_runs_are_finished(storage):
     state, statistic = sizes(storage)
-    usage = cache_usage([fedavg, OCFL, WAITING], storage)
+    usage = measure_cache_usage([fedavg, OCFL, WAITING], storage)
     assert usage.shared_prefixes[fedavg.shared_prefix] == Usage(
         name="digits-3-nonoverlapping-balanced, seed 1",
         runs=2,
@@ -74,9 +74,9 @@ def test_usage_of_a_shared_prefix_whose_runs_are_finished(storage):
         statistics_bytes=statistic,
         can_go_bytes=state,
     )
-    assert usage.shared_prefixes[fedavg.shared_prefix].hits == pytest.approx(1 / 3)
+    assert usage.shared_prefixes[fedavg.shared_prefix].hit_share == pytest.approx(1 / 3)
     waiting = usage.shared_prefixes[WAITING.shared_prefix]
-    assert (waiting.runs, waiting.finished, waiting.rounds, waiting.hits) == (1, 0, 0, None)
+    assert (waiting.runs, waiting.finished, waiting.rounds, waiting.hit_share) == (1, 0, 0, None)
     assert (waiting.states_bytes, waiting.can_go_bytes) == (state, 0)
     assert (usage.total.runs, usage.total.states_bytes, usage.total.can_go_bytes) == (3, 2 * state, state)
 
@@ -86,7 +86,7 @@ def test_states_that_another_interrupted_grid_needs_are_not_evictable(storage):
     interrupted = config(seed=1, algorithm="briggs")
     assert interrupted.shared_prefix == fedavg.shared_prefix
     GridFolder(storage, "theirs").keep([interrupted], "")
-    assert cache_usage([fedavg, OCFL, WAITING], storage).total.can_go_bytes == 0
+    assert measure_cache_usage([fedavg, OCFL, WAITING], storage).total.can_go_bytes == 0
     result = fedgrid("cache", "mine", "--storage", storage.root)
     assert "2 unfinished runs need the states" in result.out
 
@@ -94,11 +94,11 @@ def test_states_that_another_interrupted_grid_needs_are_not_evictable(storage):
 def test_grid_of_another_version_keeps_no_states(storage):
     (storage.root / "grids" / "older").mkdir()
     (storage.root / "grids" / "older" / "runs.jsonl").write_text("{}\n")
-    assert cache_usage([fedavg, OCFL, WAITING], storage).total.can_go_bytes > 0
+    assert measure_cache_usage([fedavg, OCFL, WAITING], storage).total.can_go_bytes > 0
 
 
 def test_cache_command_prints_usage_and_next_step(storage):
-    state, statistic = map(readable_size, sizes(storage))
+    state, statistic = map(format_size, sizes(storage))
     result = fedgrid("cache", "mine", "--storage", storage.root)
     assert (result.code, result.err) == (0, "")
     lines = [" ".join(line.split()) for line in result.out.splitlines()]
@@ -110,7 +110,7 @@ def test_cache_command_prints_usage_and_next_step(storage):
 
 def test_cache_command_prints_usage_as_json(storage):
     found = strict_json(fedgrid("cache", "mine", "--storage", storage.root, "--json").out)
-    usage = cache_usage([fedavg, OCFL, WAITING], storage)
+    usage = measure_cache_usage([fedavg, OCFL, WAITING], storage)
     assert found == {"grid": "mine", **json.loads(json.dumps(usage.as_dict()))}
     assert [row["shared_prefix"] for row in found["shared_prefixes"]] == [
         fedavg.shared_prefix,
@@ -121,9 +121,9 @@ def test_cache_command_prints_usage_as_json(storage):
 def test_cache_command_at_a_uri_reads_no_mirror_and_changes_none(storage, tmp_path, monkeypatch):
     """The mirror may be newer than the URI: an active run writes it first."""
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "cache"))
-    there = Storage.of(f"local://{storage.root}")
-    expected = cache_usage([fedavg, OCFL, WAITING], storage)
-    assert cache_usage([fedavg, OCFL], there).shared_prefixes[fedavg.shared_prefix].rounds == 6
+    there = Storage.from_text(f"local://{storage.root}")
+    expected = measure_cache_usage([fedavg, OCFL, WAITING], storage)
+    assert measure_cache_usage([fedavg, OCFL], there).shared_prefixes[fedavg.shared_prefix].rounds == 6
     result = fedgrid("cache", "mine", "--storage", f"local://{storage.root}", "--json")
     assert strict_json(result.out)["total"] == expected.total.as_dict()
     assert not list(there.root.rglob("timings.parquet"))
@@ -135,7 +135,7 @@ def test_cache_table_fits_the_terminal(width):
     name = "bloodmnist-30-nonoverlapping-imbalanced, seed 10"
     usage = Usage(name, 28, 28, 28000, 14000, 14000, 359000.0, 7.3e5, 10**12, 10**11, 10**12)
     screen = StringIO()
-    Console(width=width, file=screen).print(cache_table("Round cache, paper", [usage], usage))
+    Console(width=width, file=screen).print(build_cache_table("Round cache, paper", [usage], usage))
     text = screen.getvalue()
     assert "…" not in text
     cells = ["28/28", "28000", "14000", "50%", "4 d 3 h", "8 d 10 h", "1.0 TB", "100.0 GB"]

@@ -9,8 +9,8 @@ from mlflow.tracking import MlflowClient
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
-from fedgrid.engine.runtime.storage.format import unseal
+from fedgrid.engine.runtime.plugins.run_algorithm import build_algorithm
+from fedgrid.engine.runtime.storage.format import unseal_file
 from fedgrid.grids.search import progress
 from fedgrid.grids.search.definition import load_search
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
@@ -59,7 +59,7 @@ def found(storage, name="briggs-digits"):
     """Return the result of a search as its file has it, which is JSON that every language reads."""
     path = storage / "grids" / name / "search.json"
     strict_json(path.read_text())
-    return unseal(path)
+    return unseal_file(path)
 
 
 def test_setting_need_not_act_at_its_default_if_it_is_searched(write, tmp_path):
@@ -239,7 +239,7 @@ def test_filter_selects_the_runs_of_each_trial(tmp_path):
     assert search.name == "briggs-mnist"
     assert len(search.base) == 8
     assert {run.algorithm.round for run in search.base} == {21}
-    runs = search.runs({"threshold": 0.25})
+    runs = search.build_runs({"threshold": 0.25})
     assert [run.scenario for run in runs] == [run.scenario for run in search.base]
     assert {run.algorithm.threshold for run in runs} == {0.25}
     assert {run.split.scored_on for run in runs} == {"validation"}
@@ -248,14 +248,14 @@ def test_filter_selects_the_runs_of_each_trial(tmp_path):
 def test_option_adds_keys_of_training_to_the_space():
     """Of an algorithm that has a space, and of one that has none; Adam excludes FedNova, and momentum."""
     also = ["training.learning_rate={low: 0.01, high: 0.3, log: true}", "training.momentum=0,0.5"]
-    search = load_search("briggs", {}, [], NOWHERE, own={}, base="quickstart", also=also)
+    search = load_search("briggs", {}, [], NOWHERE, own={}, base="quickstart", extra_settings=also)
     assert [*search.space][-2:] == ["training.learning_rate", "training.momentum"]
     assert search.axes[-3:] == ("algorithm.round", "training.learning_rate", "training.momentum")
-    [*runs] = search.runs({"threshold": 0.2, "training.learning_rate": 0.05, "training.momentum": 0.5})
+    [*runs] = search.build_runs({"threshold": 0.2, "training.learning_rate": 0.05, "training.momentum": 0.5})
     assert {(run.training.learning_rate, run.training.momentum) for run in runs} == {(0.05, 0.5)}
     assert {run.algorithm.threshold for run in runs} == {0.2}
     alone, search = (
-        load_search(name, {}, [], NOWHERE, own={}, also=["training.optimizer=sgd,adam"])
+        load_search(name, {}, [], NOWHERE, own={}, extra_settings=["training.optimizer=sgd,adam"])
         for name in ("fedavg", "fednova")
     )
     assert [*alone.space] == ["training.optimizer"]
@@ -264,7 +264,7 @@ def test_option_adds_keys_of_training_to_the_space():
         {"training.optimizer": "adam", "training.momentum": 0.5},
     ):
         with pytest.raises(ConfigError, match="adam"):
-            search.runs(settings)
+            search.build_runs(settings)
 
 
 def test_the_algorithm_of_a_trial_knows_the_model(monkeypatch):
@@ -272,7 +272,7 @@ def test_the_algorithm_of_a_trial_knows_the_model(monkeypatch):
     monkeypatch.setattr(FedOpt, "problem", lambda self, given: seen.append((given.input_shape, given.layout)))
     search = load_search("briggs", {}, [], NOWHERE, own={}, base="quickstart")
     seen.clear()
-    search.runs({"threshold": 0.2})
+    search.build_runs({"threshold": 0.2})
     assert {(shape, layout.head) for shape, layout in seen} == {((1, 8, 8), "5")}
 
 
@@ -290,8 +290,8 @@ def test_default_that_is_taken_back_stays_so_in_every_trial(write):
     path = write(
         "dataset: digits\nalgorithm: {name: evident-groups, fine_tune: 0}\nsearch: {evidence: [4.0, 6.0]}\n"
     )
-    (trial,) = load_search(path, {}, [], NOWHERE, own={}).runs({"evidence": 6.0})
-    settings = algorithm_of(trial).settings
+    (trial,) = load_search(path, {}, [], NOWHERE, own={}).build_runs({"evidence": 6.0})
+    settings = build_algorithm(trial).settings
     assert (settings.evidence, settings.fine_tune) == (6.0, 0)
 
 

@@ -5,9 +5,9 @@ import yaml
 
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.grids.presets.nested import nested
+from fedgrid.grids.presets.nested_values import nest_keys
 from fedgrid.grids.presets.yaml_file import Place, YamlFile
-from fedgrid.grids.search.space import Choices, Range, built_in, read_space
+from fedgrid.grids.search.space import Choices, Range, find_built_in_space, read_space
 
 
 def test_space_has_ranges_and_lists():
@@ -16,14 +16,14 @@ def test_space_has_ranges_and_lists():
     )
     assert read_space(given, "briggs") == {
         "threshold": Range(0.05, 1),
-        "round": Range(2, 8, step=3, whole=True),
+        "round": Range(2, 8, step=3, is_integer=True),
         "linkage": Choices(("single", "average")),
     }
 
 
 def test_nested_setting_has_a_dot():
     space = read_space({"clusterer.min_cluster_share": [0.1, 0.3]}, "ocfl-hdbscan")
-    assert nested({"window": 2, "clusterer.min_cluster_share": 0.3}) == {
+    assert nest_keys({"window": 2, "clusterer.min_cluster_share": 0.3}) == {
         "window": 2,
         "clusterer": {"min_cluster_share": 0.3},
     }
@@ -32,7 +32,7 @@ def test_nested_setting_has_a_dot():
 
 def test_optional_setting_can_be_null_or_a_range():
     assert read_space({"late": [None, 5]}, "louvain") == {"late": Choices((None, 5))}
-    assert read_space({"late": {"low": 2, "high": 5}}, "louvain") == {"late": Range(2, 5, whole=True)}
+    assert read_space({"late": {"low": 2, "high": 5}}, "louvain") == {"late": Range(2, 5, is_integer=True)}
 
 
 def test_key_of_training_is_a_dimension_too():
@@ -94,38 +94,38 @@ def test_combinations_of_values_are_not_checked_in_a_space():
 
 
 def test_numbers_of_a_range_are_rounded_within_it():
-    assert Range(0.05, 2).rounded(0.123456789) == 0.1235
-    assert Range(0.12354, 2).rounded(0.12354) == 0.12354
-    assert Range(1, 9, whole=True).rounded(3.0) == 3
+    assert Range(0.05, 2).round_value(0.123456789) == 0.1235
+    assert Range(0.12354, 2).round_value(0.12354) == 0.12354
+    assert Range(1, 9, is_integer=True).round_value(3.0) == 3
 
 
 def test_steps_and_spreads_of_a_range():
     """Half way from 0.01 to 1 by ratios is 0.1; 0.3 is no multiple of 0.2 above 0."""
-    assert Range(0, 0.3, step=0.1).steps() == [0, 0.1, 0.2, 0.3]
-    assert Range(0, 0.3, step=0.2).steps() == [0, 0.2]
-    assert Range(0.01, 1, log=True).spread(3) == [0.01, 0.1, 1]
-    assert Range(1, 3, whole=True).spread(5) == [1, 2, 3]
+    assert Range(0, 0.3, step=0.1).list_steps() == [0, 0.1, 0.2, 0.3]
+    assert Range(0, 0.3, step=0.2).list_steps() == [0, 0.2]
+    assert Range(0.01, 1, log=True).space_evenly(3) == [0.01, 0.1, 1]
+    assert Range(1, 3, is_integer=True).space_evenly(5) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if ALGORITHMS[name].search])
 @pytest.mark.parametrize("rounds", [2, 50])
 def test_built_in_spaces_fit_their_algorithms(name, rounds):
-    assert read_space(built_in(name, rounds), name)
+    assert read_space(find_built_in_space(name, rounds), name)
 
 
 def test_built_in_spaces_contain_the_papers_cooldown_and_round():
     """50 rounds: cooldowns 5, 10, ..., 30; rounds 6, 11, ..., 31."""
-    assert 20 in read_space(built_in("sattler", 50), "sattler")["cooldown"].steps()
-    assert 21 in read_space(built_in("briggs", 50), "briggs")["round"].steps()
+    assert 20 in read_space(find_built_in_space("sattler", 50), "sattler")["cooldown"].list_steps()
+    assert 21 in read_space(find_built_in_space("briggs", 50), "briggs")["round"].list_steps()
 
 
 def test_sattlers_space_is_of_shares_and_the_published_ones_of_norms():
     """A share and its epsilon as a number exclude each other."""
-    assert {"epsilon_1_share", "epsilon_2_share"} < built_in("sattler", 50).keys()
-    assert {"epsilon_1", "epsilon_2"} < built_in("sattler-as-published", 50).keys()
-    assert not {"epsilon_1", "epsilon_2"} & built_in("sattler", 50).keys()
+    assert {"epsilon_1_share", "epsilon_2_share"} < find_built_in_space("sattler", 50).keys()
+    assert {"epsilon_1", "epsilon_2"} < find_built_in_space("sattler-as-published", 50).keys()
+    assert not {"epsilon_1", "epsilon_2"} & find_built_in_space("sattler", 50).keys()
 
 
 def test_algorithm_without_a_space_names_those_that_have_one():
     with pytest.raises(ConfigError, match="fedavg has no .*search space .*sattler, briggs, ocfl-kmeans"):
-        built_in("fedavg", 15)
+        find_built_in_space("fedavg", 15)

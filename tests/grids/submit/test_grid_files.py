@@ -3,7 +3,7 @@
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.grids.submit.grid_files import job_arguments
+from fedgrid.grids.submit.grid_files import prepare_arguments
 
 
 @pytest.fixture
@@ -26,11 +26,11 @@ def mine(tmp_path, monkeypatch):
 def test_files_below_the_current_folder_have_their_path_from_it(mine, grid, plugin):
     given = [grid.format(mine=mine), *plugin.format(mine / "common" / "own.py").split(), "--seeds", "3"]
     there = ["grids/small", *plugin.format("common/own.py").split(), "--seeds", "3"]
-    assert list(job_arguments(given)) == there
+    assert list(prepare_arguments(given)) == there
 
 
 def test_preset_stays_as_it_is(mine):
-    assert list(job_arguments(["paper", "--seeds", "3"])) == ["paper", "--seeds", "3"]
+    assert list(prepare_arguments(["paper", "--seeds", "3"])) == ["paper", "--seeds", "3"]
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_preset_stays_as_it_is(mine):
 def test_file_that_is_missing_or_does_not_travel_is_refused(mine, arguments, text, says):
     (mine / "grid.yaml").write_text(text.format(mine=mine))
     with pytest.raises(ConfigError, match=says):
-        list(job_arguments(arguments.split()))
+        list(prepare_arguments(arguments.split()))
 
 
 def test_base_that_is_the_file_itself_ends(mine):
     """Reading the grid refuses it."""
     (mine / "loop.yaml").write_text("base: loop.yaml\n")
-    assert list(job_arguments(["loop.yaml"])) == ["loop.yaml"]
+    assert list(prepare_arguments(["loop.yaml"])) == ["loop.yaml"]

@@ -21,9 +21,9 @@ from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError, FedgridError, RunError
 from fedgrid.grids.cli import main
-from fedgrid.grids.ray_cluster.local import SETTINGS
+from fedgrid.grids.ray_cluster.local import RAY_SETTINGS
 from fedgrid.grids.submit import job, tunnel
-from fedgrid.grids.submit.job import by_hand, command, submit
+from fedgrid.grids.submit.job import build_command, build_manual_command, submit_job
 from tests.helpers.manifests import list_finished
 from tests.helpers.plugin_files import ALGORITHM
 
@@ -38,7 +38,7 @@ from ray._private.node import Node
 from ray._private.parameter import RayParams
 RayParams.__init__ = partialmethod(RayParams.__init__, dashboard_agent_listen_port=0)
 Node.start_monitor = Node.start_log_monitor = lambda node: None
-more = {{"dashboard_port": 0, "log_to_driver": False, "_system_config": {dict(SETTINGS)}}}
+more = {{"dashboard_port": 0, "log_to_driver": False, "_system_config": {dict(RAY_SETTINGS)}}}
 ray.init("local", num_cpus=1, include_dashboard=True, **more)
 from ray._private.worker import global_worker
 print(global_worker.node.webui_url, flush=True)
@@ -81,12 +81,12 @@ def run_by_a_shell(line: str, folder: Path, **environment: str) -> "subprocess.C
 
 
 def test_job_runs_fedgrid_run_with_the_arguments() -> None:
-    line = command(["paper", "--seeds", "0..4", "--storage", "s3://bucket/runs"])
+    line = build_command(["paper", "--seeds", "0..4", "--storage", "s3://bucket/runs"])
     assert line == "exec fedgrid run paper --seeds 0..4 --storage s3://bucket/runs"
 
 
 def test_job_without_storage_needs_one_in_the_heads_environment(tmp_path: Path) -> None:
-    line = command(["paper"])
+    line = build_command(["paper"])
     ended = run_by_a_shell(line, tmp_path)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "FEDGRID_STORAGE: is not set on the head; set it, or give --storage" in ended.stderr
@@ -95,7 +95,7 @@ def test_job_without_storage_needs_one_in_the_heads_environment(tmp_path: Path) 
 
 def test_job_arguments_survive_the_shell(tmp_path: Path) -> None:
     odd = ["a b", "it's", '"', "$HOME", "`id`", "!1", "*", "", "a\\n", "x=[1, 2]", "é"]
-    ended = run_by_a_shell(command([*odd, "--storage", "/srv"]), tmp_path)
+    ended = run_by_a_shell(build_command([*odd, "--storage", "/srv"]), tmp_path)
     assert ended.stdout.splitlines() == [f"<{word}>" for word in ["run", *odd, "--storage", "/srv"]]
 
 
@@ -115,11 +115,11 @@ def test_folder_that_is_too_large_for_a_job_is_refused(
 
 def test_commands_to_follow_or_stop_the_job() -> None:
     assert (
-        by_hand(Path("my cluster.yaml"), None, "ray job stop j")
+        build_manual_command(Path("my cluster.yaml"), None, "ray job stop j")
         == "ray exec 'my cluster.yaml' 'ray job stop j'"
     )
     assert (
-        by_hand(None, "http://127.0.0.1:8265", "ray job stop j")
+        build_manual_command(None, "http://127.0.0.1:8265", "ray job stop j")
         == "RAY_AUTH_MODE=token ray job stop j --address http://127.0.0.1:8265"
     )
 
@@ -133,7 +133,7 @@ def refusal(
     """Submit `paper`, or other arguments; return the message of the error."""
     given = list(arguments) or ["paper"]
     with pytest.raises(error) as refused:
-        submit(given, cluster=cluster, address=address, name="paper", follow=True, console=console())
+        submit_job(given, cluster=cluster, address=address, name="paper", follow=True, console=console())
     return str(refused.value)
 
 
@@ -281,7 +281,7 @@ class Running:
 
 def test_ctrl_c_ends_the_output_and_not_the_job() -> None:
     screen = Console(file=Interrupted(), width=200)
-    assert job._follow(Running(), "mine", screen) == 0
+    assert job._follow_job(Running(), "mine", screen) == 0
     assert shown(screen).splitlines() == ["Running mine", "job mine continues"]
 
 
@@ -303,7 +303,7 @@ def test_submitted_grid_takes_its_base_its_plugin_and_its_images_along(
     (tmp_path / "common" / "own.py").write_text(ALGORITHM)
     screen = console()
     options = [str(tmp_path / "grids" / "small.yaml"), "--in-process", "--storage", str(tmp_path / "runs")]
-    code = submit(options, cluster=None, address=job_server, name="my grid", follow=True, console=screen)
+    code = submit_job(options, cluster=None, address=job_server, name="my grid", follow=True, console=screen)
     assert code == 0, shown(screen)
     assert "job fedgrid-my-grid-" in shown(screen)
     assert len(list_finished(tmp_path / "runs", "npz_mine-3-majority-own-*")) == 1

@@ -19,7 +19,7 @@ with socket.create_server(("127.0.0.1", 0)) as server:
 
 
 def test_tunnel_runs_ray_dashboard() -> None:
-    assert tunnel.command(Path("cluster.yaml"), 4000) == [
+    assert tunnel.build_tunnel_command(Path("cluster.yaml"), 4000) == [
         str(Path(sys.executable).with_name("ray")),
         *("dashboard", "cluster.yaml", "--port", "4000", "--remote-port", "8265"),
     ]
@@ -28,6 +28,8 @@ def test_tunnel_runs_ray_dashboard() -> None:
 def test_tunnel_gives_the_address_that_ssh_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program instead of `ray dashboard`, which listens on the port that it is given."""
     program = LISTENS.replace('("127.0.0.1", 0)', '("127.0.0.1", int(sys.argv[1]))')
-    monkeypatch.setattr(tunnel, "command", lambda cluster, port: [sys.executable, "-c", program, str(port)])
-    with tunnel.to_head(tmp_path) as address:
+    monkeypatch.setattr(
+        tunnel, "build_tunnel_command", lambda cluster, port: [sys.executable, "-c", program, str(port)]
+    )
+    with tunnel.open_tunnel(tmp_path) as address:
         assert address.startswith("http://127.0.0.1:")

@@ -17,11 +17,11 @@ from fedgrid.algorithms.averaging.fedopt import FedOpt
 from fedgrid.algorithms.contract.entry import OwnNumber
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.round import next_round
-from fedgrid.engine.federation.round.record import round_row
+from fedgrid.engine.federation.round.record import build_round_row
 from fedgrid.grids.cli.actions.listings import print_algorithms
-from fedgrid.grids.trackers.mlflow.descriptions import of_metrics
-from fedgrid.grids.trackers.names import metric_meanings, metrics
-from fedgrid.record_columns import EVERY_COLUMN, RecordColumn, schemas
+from fedgrid.grids.trackers.mlflow.descriptions import build_metric_table
+from fedgrid.grids.trackers.names import metric_meanings, select_metrics
+from fedgrid.record_columns import EVERY_COLUMN, RecordColumn, build_schemas
 from fedgrid.tracking import records
 from fedgrid.tracking.scoring import scores
 from tests.helpers.small_runs import ROUNDS, config, play
@@ -31,7 +31,9 @@ GINI = RecordColumn("gini", pa.float64(), "Inequality of the updates' norms.", s
 
 def add(monkeypatch):
     monkeypatch.setitem(EVERY_COLUMN, "rounds", (*EVERY_COLUMN["rounds"], GINI))
-    monkeypatch.setattr(next_round, "round_row", lambda *given: {**round_row(*given), "gini": 0.25})
+    monkeypatch.setattr(
+        next_round, "build_round_row", lambda *given: {**build_round_row(*given), "gini": 0.25}
+    )
 
 
 def let_algorithm_return(monkeypatch, **numbers):
@@ -46,7 +48,7 @@ def let_algorithm_return(monkeypatch, **numbers):
 
 def shown(folder: Path) -> list[Mapping[str, Any]]:
     """Return what MLflow gets of each round."""
-    return [metrics(found) for _, found in scores.score_rounds(folder)]
+    return [select_metrics(found) for _, found in scores.score_rounds(folder)]
 
 
 def test_added_metric_is_in_parquet_in_tracking_and_in_mlflow(tmp_path, monkeypatch):
@@ -57,10 +59,10 @@ def test_added_metric_is_in_parquet_in_tracking_and_in_mlflow(tmp_path, monkeypa
     assert table["gini"].to_pylist() == [0.25] * ROUNDS
     found = records.read_records(folder)
     assert found.rounds["gini"].tolist() == [0.25] * ROUNDS
-    assert scores.curves(found)["gini"].tolist() == [0.25] * ROUNDS
+    assert scores.compute_curves(found)["gini"].tolist() == [0.25] * ROUNDS
     assert [numbers["other/gini"] for numbers in shown(folder)] == [0.25] * ROUNDS
     assert metric_meanings()["other/gini"] == GINI.meaning
-    assert "`other/gini` | Inequality of the updates' norms." in of_metrics(metric_meanings())
+    assert "`other/gini` | Inequality of the updates' norms." in build_metric_table(metric_meanings())
     assert "| `gini` | `other/gini` | Inequality of the updates' norms. |" in documented()
 
 
@@ -79,7 +81,7 @@ def test_number_that_an_entry_declares_is_in_parquet_scores_mlflow_and_the_list(
     assert table.column_names[-3:] == ["silhouette", "gini", "spread"]
     assert table["gini"].to_pylist() == [0.75] * ROUNDS
     assert table["spread"].to_pylist() == [None] * ROUNDS
-    assert scores.own_numbers(scores.curves(records.read_records(folder))) == ("gini", "spread")
+    assert scores.find_own_numbers(scores.compute_curves(records.read_records(folder))) == ("gini", "spread")
     assert [numbers["other/gini"] for numbers in shown(folder)] == [0.75] * ROUNDS
     assert (
         metric_meanings().items()
@@ -94,9 +96,9 @@ def test_records_of_other_algorithms_have_no_column_of_it(tmp_path, monkeypatch)
     declare(monkeypatch, OwnNumber("gini", GINI.meaning))
     let_algorithm_return(monkeypatch)
     run, other = config(), config("ocfl-kmeans")
-    assert "gini" in records.table(play(run, tmp_path, cache=None, until=1), "rounds").column_names
-    assert records.table(play(other, tmp_path, cache=None, until=1), "rounds").schema.equals(
-        schemas()["rounds"]
+    assert "gini" in records.read_table(play(run, tmp_path, cache=None, until=1), "rounds").column_names
+    assert records.read_table(play(other, tmp_path, cache=None, until=1), "rounds").schema.equals(
+        build_schemas()["rounds"]
     )
 
 
@@ -112,7 +114,7 @@ def test_older_records_read_as_null_in_an_added_metric_and_the_run_resumes(tmp_p
     add(monkeypatch)
     found = records.read_records(folder)
     assert np.isnan(found.rounds["gini"]).all()
-    assert math.isnan(scores.curves(found)["gini"][0])
+    assert math.isnan(scores.compute_curves(found)["gini"][0])
     assert [numbers["other/gini"] for numbers in shown(folder)] == [None, None]
     play(config(), tmp_path, cache=None)
     assert pq.read_table(folder / "rounds.parquet")["gini"].to_pylist() == [None, None, 0.25]
@@ -120,7 +122,7 @@ def test_older_records_read_as_null_in_an_added_metric_and_the_run_resumes(tmp_p
 
 def test_schema_of_rounds_is_pinned():
     """Records on disk have these columns in this order: a change costs old runs their bytes."""
-    assert [(field.name, str(field.type)) for field in schemas()["rounds"]] == [
+    assert [(field.name, str(field.type)) for field in build_schemas()["rounds"]] == [
         ("round", "int32"),
         ("temperature", "double"),
         ("clusters", "int32"),
@@ -133,7 +135,7 @@ def test_schema_of_rounds_is_pinned():
         ("max_norm", "double"),
         ("silhouette", "double"),
     ]
-    assert schemas()["rounds"].metadata is None
+    assert build_schemas()["rounds"].metadata is None
 
 
 def documented() -> str:

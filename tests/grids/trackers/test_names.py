@@ -32,29 +32,29 @@ def test_commit_says_whether_files_differ_from_it(code):
     git("add", code.name)
     git("commit", "--message", "one")
     head = git("rev-parse", "HEAD")
-    assert commits.commit() == head
+    assert commits.read_commit() == head
     code.write_text("two\n")
-    assert commits.commit() == f"{head}-dirty"
+    assert commits.read_commit() == f"{head}-dirty"
 
 
 def test_commit_of_code_that_travelled_without_git_is_as_given(code, monkeypatch):
     monkeypatch.setenv("FEDGRID_COMMIT", "abc-dirty")
-    assert commits.commit() == "abc-dirty"
+    assert commits.read_commit() == "abc-dirty"
 
 
 def test_wheel_in_the_repository_of_something_else_has_no_commit(code):
     git("init")
     git("commit", "--allow-empty", "--message", "a study whose .venv holds fedgrid")
-    assert commits.commit() == "unknown"
+    assert commits.read_commit() == "unknown"
 
 
 def test_commit_outside_of_git_is_unknown(code):
-    assert commits.commit() == "unknown"
+    assert commits.read_commit() == "unknown"
 
 
 def test_settings_that_tell_variants_apart_are_one_tag_too():
     """fedavg has neither setting, so it is no variant."""
     keys = ("training.local_epochs", "algorithm.round", "algorithm.threshold")
     briggs = config(seed=1, algorithm={"name": "briggs", "round": 6, "threshold": 0.4})
-    assert names.tags(briggs, "mine", keys)["variant"] == "round 6, threshold 0.4"
-    assert "variant" not in names.tags(config(seed=1), "mine", keys)
+    assert names.build_tags(briggs, "mine", keys)["variant"] == "round 6, threshold 0.4"
+    assert "variant" not in names.build_tags(config(seed=1), "mine", keys)

@@ -6,7 +6,7 @@ import pytest
 
 from fedgrid.engine.runtime.leases.driver import NO_KEYS
 from fedgrid.engine.runtime.leases.lease import Lease
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.run_folder import build_folder_path
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.planning.keys import make_launch_keys
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
@@ -24,21 +24,21 @@ FIRST, SECOND = config(seed=1), config(seed=2)
 def made(tmp_path_factory):
     """Grid `mine` has two finished runs, `other` one of them. MLflow has both, and the own run of `mine`."""
     root = new_storage(tmp_path_factory.mktemp("made") / "runs")
-    storage = Storage.of(root)
+    storage = Storage.from_text(root)
     for seed in (1, 2):
         run_seed(storage, seed)
     GridFolder(storage, "mine").keep([FIRST, SECOND], "clients: 3\n")
     GridFolder(storage, "other").keep([SECOND], "clients: 3\n")
     tracker = MlflowTracker(TrackedGrid("mine", storage))
     for run in (FIRST, SECOND):
-        tracker.opened(TrackedRun.of(run, storage))
+        tracker.opened(TrackedRun.from_config(run, storage))
     return root
 
 
 @pytest.fixture
 def storage(made, tmp_path):
     shutil.copytree(made, tmp_path / "runs")
-    return Storage.of(tmp_path / "runs")
+    return Storage.from_text(tmp_path / "runs")
 
 
 def delete(storage, *options, **settings):
@@ -51,14 +51,14 @@ def test_runs_of_no_other_grid_go_and_mlflow_marks_them_deleted(storage):
     assert "Deleted mine: 1 run," in result.out
     assert "1 more stay, other grids have them" in result.out
     assert "MLflow: 3 runs marked as deleted" in result.out
-    assert not folder_of(storage.root, FIRST).exists()
-    assert folder_of(storage.root, SECOND).exists()
+    assert not build_folder_path(storage.root, FIRST).exists()
+    assert build_folder_path(storage.root, SECOND).exists()
     assert list_grids(storage) == ["other"]
     assert MlflowTracker(TrackedGrid("mine", storage)).runs == {}
 
 
 def test_folder_that_is_a_link_loses_the_link_alone(storage, tmp_path):
-    link = folder_of(storage.root, FIRST)
+    link = build_folder_path(storage.root, FIRST)
     elsewhere = shutil.move(link, tmp_path / "elsewhere")
     link.symlink_to(elsewhere)
     assert delete(storage, "--yes").code == 0
@@ -86,7 +86,7 @@ def test_what_another_driver_needs_is_left_alone(storage, grid, keys):
         result = delete(storage, "--yes")
     assert result.code == 2
     assert f"is in use: grid {grid}" in result.err
-    assert folder_of(storage.root, FIRST).exists()
+    assert build_folder_path(storage.root, FIRST).exists()
 
 
 def test_mlflow_that_cannot_be_reached_is_a_warning(storage):

@@ -11,9 +11,9 @@ from fedgrid.tracking.explained.scores import (
     INSERTION,
     SCORES,
     compare_explanations,
-    published_ranks,
-    run_means,
-    verdict,
+    compute_published_ranks,
+    compute_run_means,
+    summarise_gap,
 )
 from tests.helpers.explanations import load_published, make_explained
 from tests.helpers.reference import needs_archive, read_published_explanations
@@ -25,7 +25,7 @@ BY_NAME = {score.name: score for score in SCORES}
 
 
 def test_score_of_a_run_is_the_plain_mean_over_its_clusters():
-    found = run_means(
+    found = compute_run_means(
         [make_explained("sattler", 0.75, 0.5), make_explained("sattler", 0.25, 0.25)], "members", GAP
     )
     assert found == {"sattler": {(("mnist", 15, "overlapping-balanced"), 0): 0.125}}
@@ -33,13 +33,13 @@ def test_score_of_a_run_is_the_plain_mean_over_its_clusters():
 
 def test_algorithm_without_a_score_has_no_scenario_and_nan_is_none():
     rows = [make_explained("fedavg", 0.5, 0.5), make_explained("sattler", nan, 0.5, on="others")]
-    assert run_means(rows, "others", INSERTION) == {"fedavg": {}, "sattler": {}}
+    assert compute_run_means(rows, "others", INSERTION) == {"fedavg": {}, "sattler": {}}
 
 
 def test_published_ranks_pass_over_missing_scores():
     """Highest first: b, a in the first scenario; c, a in the second. Nothing is known of d."""
     scores = {"a": {(1, 0): 0.1, (2, 0): 0.2}, "b": {(1, 0): 0.3}, "c": {(2, 0): 0.9}, "d": {}}
-    found = published_ranks(scores)
+    found = compute_published_ranks(scores)
     assert {name: found[name] for name in "abc"} == {"a": 2.0, "b": 1.0, "c": 1.0}
     assert isnan(found["d"])
 
@@ -64,7 +64,7 @@ def test_low_deletion_is_best_and_as_published_high():
 def test_mean_ranks_are_those_of_the_papers_diagrams(on, score):
     """Figure 8 and Appendix A.5: 42 ranks, two of them NaN."""
     rows = read_published_explanations(level="all", experiment=EXPERIMENTS[on], metric=score.name)
-    found = published_ranks(run_means(load_published(), on, score))
+    found = compute_published_ranks(compute_run_means(load_published(), on, score))
     assert len(rows) == 7
     for row in rows:
         if not row["printed_rank"]:
@@ -97,7 +97,7 @@ def test_ranks_in_the_right_direction_friedman_and_pairs_are_those_of_the_refere
         pair = pairs[frozenset(IDS[name] for name in row["algorithm"].split("|"))]
         assert pair.test.p == pytest.approx(float(row["p_value"]), rel=1e-6)
         assert pair.test.p == pytest.approx(float(row["printed_p"] or row["p_value"]), rel=1e-6)
-        assert pair.differs == (row["significant"] == "True")
+        assert pair.is_significant == (row["significant"] == "True")
 
 
 @needs_archive
@@ -127,7 +127,7 @@ def test_missing_scores_on_images_of_others_never_reach_a_test():
 
 
 def test_verdict_by_the_gap_finds_no_algorithm_that_differs_from_fedavg():
-    sentence = verdict(compare_explanations(load_published(), "members", GAP))
+    sentence = summarise_gap(compare_explanations(load_published(), "members", GAP))
     assert "gap on members" in sentence
     assert "no algorithm is found to differ from fedavg over 20 scenarios" in sentence
 
@@ -140,19 +140,19 @@ def test_verdict_names_what_differs_from_fedavg():
         for place, (dataset, _, split) in enumerate(scenarios)
         for name, gap in (("fedavg", 0.2), ("sattler", 0.4), ("briggs", 0.1))
     ]
-    sentence = verdict(compare_explanations(rows, "members", GAP))
+    sentence = summarise_gap(compare_explanations(rows, "members", GAP))
     assert "better than fedavg: sattler; worse: briggs" in sentence
 
 
 def test_verdict_without_fedavg_is_empty():
-    assert verdict(compare_explanations(load_published(), "others", GAP)) == ""
+    assert summarise_gap(compare_explanations(load_published(), "others", GAP)) == ""
 
 
 def test_few_scenarios_are_not_tested():
     found = compare_explanations(
         [make_explained("fedavg", 0.5, 0.2), make_explained("sattler", 0.6, 0.2)], "members", GAP
     )
-    assert (found.pairs, found.friedman_p, verdict(found)) == ((), None, "")
+    assert (found.pairs, found.friedman_p, summarise_gap(found)) == ((), None, "")
     assert any("No tests" in remark for remark in found.remarks)
 
 

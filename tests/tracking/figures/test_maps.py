@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedgrid.tracking import figures
-from fedgrid.tracking.figures.maps import lighter
+from fedgrid.tracking.figures.maps import lighten_colour
 from fedgrid.tracking.figures.style import HUES
 
 TRAIN_KL = np.array([[4, 0], [0, 2], [1, 4]])
@@ -19,10 +19,10 @@ def test_clients_lie_by_group_and_have_its_hue():
     """Client 1 is alone in group 1, so its row is the last. No image is white, the most are the full hue."""
     train, test = pictures([0, 1, 0])
     assert train.shape == test.shape == (3, 2, 3)
-    assert np.allclose(train[0], [lighter(HUES[0], 0), (1, 1, 1)])
-    assert np.allclose(train[1][1], lighter(HUES[0], 0))
+    assert np.allclose(train[0], [lighten_colour(HUES[0], 0), (1, 1, 1)])
+    assert np.allclose(train[1][1], lighten_colour(HUES[0], 0))
     assert np.allclose(train[2][0], (1, 1, 1))
-    assert np.allclose(test[2][1], lighter(HUES[1], 0))
+    assert np.allclose(test[2][1], lighten_colour(HUES[1], 0))
 
 
 def test_groups_are_named_and_ruled_unless_most_clients_are_a_group_of_their_own():

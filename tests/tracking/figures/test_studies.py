@@ -16,7 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fedgrid.tracking import figures
 from fedgrid.tracking.figures.curves import KINDS
-from fedgrid.tracking.figures.style import styles
+from fedgrid.tracking.figures.style import choose_styles
 from fedgrid.tracking.scoring.cost import Target
 from tests.helpers.reference import REFERENCE, read_rows
 from tests.helpers.studies import (
@@ -68,15 +68,15 @@ def legend(figure):
 
 
 def test_algorithms_have_a_colour_and_a_marker_of_their_own_whatever_else_there_is():
-    style = styles(ELEVEN)
+    style = choose_styles(ELEVEN)
     assert len({style[name].colour for name in SEVEN}) == len({style[name].marker for name in SEVEN}) == 7
-    assert styles(["mine", "sattler"])["sattler"] == style["sattler"]
-    own = styles([f"ocfl-hdbscan (window {number})" for number in range(12)])
+    assert choose_styles(["mine", "sattler"])["sattler"] == style["sattler"]
+    own = choose_styles([f"ocfl-hdbscan (window {number})" for number in range(12)])
     assert len({(each.colour, each.marker) for each in own.values()}) == 12
 
 
 def test_an_as_published_algorithm_is_drawn_dashed_with_open_markers():
-    style = styles(ELEVEN)
+    style = choose_styles(ELEVEN)
     plain, published = style["ocfl-hdbscan"], style["ocfl-hdbscan-as-published"]
     assert (published.colour, published.marker) == (plain.colour, plain.marker)
     assert published.line != plain.line
@@ -85,11 +85,11 @@ def test_an_as_published_algorithm_is_drawn_dashed_with_open_markers():
 
 
 def test_a_reference_is_drawn_dotted_in_black_and_takes_no_colour_from_others():
-    style = styles(["oracle", "solo", "mine", "fedavg"])
+    style = choose_styles(["oracle", "solo", "mine", "fedavg"])
     assert style["oracle"].colour == style["solo"].colour == "#000000"
     assert style["oracle"].marker != style["solo"].marker
     assert style["oracle"].line == style["solo"].line != style["fedavg"].line
-    assert style["mine"] == styles(["mine"])["mine"]
+    assert style["mine"] == choose_styles(["mine"])["mine"]
 
 
 def test_a_segment_reaches_from_gf1_to_pf1_in_the_panel_of_its_split_and_clients():

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from fedgrid.tracking.papers.shared.claim import Check, check_differences, largest, verdict
+from fedgrid.tracking.papers.shared.claim import Check, check_differences, combine_verdicts, select_largest
 from tests.helpers.studies import make_run
 
 
@@ -34,9 +34,9 @@ def check(mean):
 
 def test_a_claim_holds_if_it_does_everywhere_and_not_if_it_fails_once():
     one_seed = Check("", "", (1.0,))
-    assert verdict([check(0.1), check(0.2)]) == "holds"
-    assert verdict([check(0.1), check(-0.2), one_seed]) == "does not hold"
-    assert verdict([check(0.1), one_seed]) == "cannot be said"
+    assert combine_verdicts([check(0.1), check(0.2)]) == "holds"
+    assert combine_verdicts([check(0.1), check(-0.2), one_seed]) == "does not hold"
+    assert combine_verdicts([check(0.1), one_seed]) == "cannot be said"
 
 
 def test_differences_are_paired_by_scenario_and_seed():
@@ -48,8 +48,8 @@ def test_differences_are_paired_by_scenario_and_seed():
 
 
 def test_by_up_to_is_the_largest_mean():
-    assert largest([check(0.1), check(0.3), check(0.2)]) == (check(0.3),)
-    assert largest([]) == ()
+    assert select_largest([check(0.1), check(0.3), check(0.2)]) == (check(0.3),)
+    assert select_largest([]) == ()
 
 
 def test_an_algorithm_as_published_is_not_the_plain_one():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedgrid.tracking.papers.flis.tables import against_flis, printed_accuracy, scenario_of
+from fedgrid.tracking.papers.flis.tables import build_flis_tables, name_scenario, read_printed_accuracy
 from tests.helpers.studies import ONE, make_result, make_run, make_study, read_cells
 
 KEYS = {
@@ -32,7 +32,7 @@ def finished(accuracy, *args, sent=(0, 0), served=None, **settings):
 
 def test_all_cells_of_tables_1_and_2_are_there_but_the_lost_row():
     """Four data sets x 11 algorithms at 20 %, 10 at 30 %; three x 11 with Dirichlet."""
-    known = printed_accuracy()
+    known = read_printed_accuracy()
     assert len(known) == 44 + 40 + 33
     assert not [key for key in known if key[0] == "label-skew 0.3" and key[2] == "FLIS-HC"]
     assert known["label-skew 0.2", "cifar10", "FLIS-DC"] == ("89.47", ".92")
@@ -52,14 +52,14 @@ def test_all_cells_of_tables_1_and_2_are_there_but_the_lost_row():
     ],
 )
 def test_differences_that_others_computed_from_the_tables(one, other, dataset, scenario, difference):
-    known = printed_accuracy()
+    known = read_printed_accuracy()
     found = float(known[scenario, dataset, one][0]) - float(known[scenario, dataset, other][0])
     assert found == pytest.approx(difference, abs=0.051)
 
 
 def test_solo_beats_all_global_baselines_in_four_of_the_eleven_columns():
     """Recomputed from the paper's own tables, not on SVHN, CIFAR-100 or Dirichlet."""
-    known = printed_accuracy()
+    known = read_printed_accuracy()
     columns = dict.fromkeys((scenario, dataset) for scenario, dataset, _ in known)
     better = [
         column
@@ -78,14 +78,14 @@ def test_solo_beats_all_global_baselines_in_four_of_the_eleven_columns():
     [{"participation": "0.5"}, {"split__tested_on": "own"}, {"clients": "20"}, {"split": "rotated"}],
 )
 def test_a_run_in_another_setting_is_compared_with_nothing(other):
-    assert scenario_of(run(**other)) == ""
-    assert against_flis(make_study([finished((0.5, 0.5), **other)])) == ()
+    assert name_scenario(run(**other)) == ""
+    assert build_flis_tables(make_study([finished((0.5, 0.5), **other)])) == ()
 
 
 def test_our_last_local_accuracy_stands_in_percent_beside_the_published_one():
     """Seeds 0.90 and 0.88: mean 89, deviation 1.41."""
     study = make_study([finished((0.1, 0.90)), finished((0.1, 0.88), seed=1)])
-    table = against_flis(study)[0]
+    table = build_flis_tables(study)[0]
     cell = read_cells(table)["FLIS-DC", "cifar10"]
     assert table.name == "against-flis-label-skew-0.2"
     assert cell.text == "89.00 ± 1.41 / 89.47 ± .92"
@@ -98,7 +98,7 @@ def test_our_last_local_accuracy_stands_in_percent_beside_the_published_one():
     [("IFCA", "98.00"), ("BNC", "50.00"), ("SCAFFOLD", "50.00"), ("Per-FedAvg", "50.00")],
 )
 def test_where_there_is_one_model_for_all_the_accuracy_is_its(algorithm, ours):
-    table = against_flis(make_study([finished((0.1, 0.98), algorithm, served=(0.1, 0.50))]))[0]
+    table = build_flis_tables(make_study([finished((0.1, 0.98), algorithm, served=(0.1, 0.50))]))[0]
     assert read_cells(table)[algorithm, "cifar10"].text.startswith(f"{ours} / ")
 
 
@@ -117,11 +117,13 @@ def test_where_there_is_one_model_for_all_the_accuracy_is_its(algorithm, ours):
     ],
 )
 def test_cells_that_are_not_comparable_say_why(algorithm, dataset, settings, words):
-    published = printed_accuracy()[
-        scenario_of(run(algorithm, dataset=dataset, **settings)), dataset, algorithm
+    published = read_printed_accuracy()[
+        name_scenario(run(algorithm, dataset=dataset, **settings)), dataset, algorithm
     ]
     accuracy = float(published[0]) / 100
-    table = against_flis(make_study([finished((0, accuracy), algorithm, dataset=dataset, **settings)]))[0]
+    table = build_flis_tables(make_study([finished((0, accuracy), algorithm, dataset=dataset, **settings)]))[
+        0
+    ]
     [row] = table.rows
     texts = [table.notes[key] for key in (*row.notes, *row.cells[0].notes)]
     assert len(texts) == len(words)
@@ -137,7 +139,7 @@ def test_the_cost_of_table_3_has_rounds_of_one_skew_and_traffic_of_the_other():
             finished((0.5, 0.6), "BNC", sent=(1e6, 2e6)),
         ]
     )
-    table = against_flis(study)[-1]
+    table = build_flis_tables(study)[-1]
     assert table.name == "against-flis-cost"
     rounds, mbit = "rounds, 20 % skew", "Mbit a client, 30 % skew"
     found = {key: cell.text for key, cell in read_cells(table).items()}

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from fedgrid.tracking.papers.prigent.tables import (
-    against_attack,
-    against_prigent,
+    build_attack_table,
+    build_prigent_tables,
     is_in_setting,
-    printed_flips,
-    printed_tables,
+    read_printed_flips,
+    read_printed_tables,
 )
 from tests.helpers.studies import ONE, WHOLE, make_result, make_run, make_study, read_cells
 
@@ -39,11 +39,11 @@ def finished(accuracy, labels=WHOLE, *, seconds=(1, 2), **settings):
 
 
 def test_all_cells_of_tables_3_to_5_are_there():
-    known = printed_tables()
+    known = read_printed_tables()
     assert len(known) == 4 * 5
     assert known["mnist", "Embeddings, federated"]["accuracy"] == "98.49"
     assert sum(row["rounds"] == "" for row in known.values()) == 5
-    assert len(printed_flips()) == 3 * 8 + 5
+    assert len(read_printed_flips()) == 3 * 8 + 5
 
 
 def test_bytes_are_three_models_a_client_asked():
@@ -54,14 +54,14 @@ def test_bytes_are_three_models_a_client_asked():
         ("femnist", 500 * 75 * 3 * 90_242 * 4),
         ("pacs", 100 * 20 * 3 * (11_180_103 + 9_600) * 4),
     ):
-        published = float(printed_tables()[dataset, "BNC"]["gb"]) * 1e9
+        published = float(read_printed_tables()[dataset, "BNC"]["gb"]) * 1e9
         assert 1.035 < published / arithmetic < 1.055
 
 
 def test_ours_stand_beside_the_published_ones():
     """FedAvg takes 4 s. Traffic: 4 GB, and two rounds of 50 models of 400 bytes to be tested."""
     study = make_study([finished((0.5, 0.96)), finished((0.5, 0.9), ONE, seconds=(2, 4), algorithm="BNC")])
-    [table] = against_prigent(study)
+    [table] = build_prigent_tables(study)
     found = {key: cell.text for key, cell in read_cells(table).items()}
     assert found["Embeddings (10, 0.1)", "rounds to 95%"] == "2 / 5"
     assert found["Embeddings (10, 0.1)", "accuracy, %"] == "73.00 / 98.49"
@@ -72,7 +72,7 @@ def test_ours_stand_beside_the_published_ones():
 
 def test_flips_have_a_table_of_their_own():
     study = make_study([finished((0.5, 0.96), flip=flip) for flip in ("0.1", "0.3")])
-    *_, table = against_prigent(study)
+    *_, table = build_prigent_tables(study)
     found = {key: cell.text for key, cell in read_cells(table).items()}
     assert found["0.1", "federated encoder"] == "0.500 / 1"
     assert found["0.3", "federated encoder"] == "0.500 / 0.541"
@@ -86,9 +86,9 @@ def test_a_run_in_another_setting_is_compared_with_nothing(other):
 
 def test_table_2_stands_beside_errors_of_the_same_levels():
     """The quotient of the published error and ours, 0.9075 / 0.025."""
-    table = against_attack({"none": [0.0070], "0.1": [0.02, 0.025, 0.04], "0.5": [0.5]})
+    table = build_attack_table({"none": [0.0070], "0.1": [0.02, 0.025, 0.04], "0.5": [0.5]})
     assert [(row.name, *(cell.text for cell in row.cells)) for row in table.rows] == [
         ("without bits", "0.0070", "0.0175", "2.5"),
         ("flip 0.1", "0.0250", "0.9075", "36.3"),
     ]
-    assert against_attack({"0.5": [0.5]}) is None
+    assert build_attack_table({"0.5": [0.5]}) is None

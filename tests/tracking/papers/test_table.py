@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from fedgrid.tracking.papers import sections as of_papers
-from fedgrid.tracking.papers.sections import claims, paper_sections
+from fedgrid.tracking.papers.sections import build_claims_table, build_paper_sections
 from fedgrid.tracking.papers.shared.claim import Check, Claim
 from fedgrid.tracking.papers.shared.paper import Paper
-from fedgrid.tracking.report.contents import report_page
+from fedgrid.tracking.report.contents import build_report_page
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table
 from tests.helpers.studies import ONE, WHOLE, make_result, make_run, make_study
 
@@ -25,7 +25,7 @@ def finished(
 
 
 def rows(*results):
-    table = claims(make_study(results))
+    table = build_claims_table(make_study(results))
     assert table is not None
     return {
         row.name: {column.name: cell.text for column, cell in zip(table.columns, row.cells, strict=True)}
@@ -44,8 +44,8 @@ def globally(algorithm, mean, **settings):
 
 
 def test_a_grid_without_the_runs_of_any_claim_has_no_table():
-    assert claims(make_study([finished("BNC", 0, personalised_accuracy=0.5)])) is None
-    assert "claims" not in [s.name for s in paper_sections(make_study([finished("BNC", 0, ari=0.5)]))]
+    assert build_claims_table(make_study([finished("BNC", 0, personalised_accuracy=0.5)])) is None
+    assert "claims" not in [s.name for s in build_paper_sections(make_study([finished("BNC", 0, ari=0.5)]))]
 
 
 def test_solo_beats_all_global_baselines_only_if_it_beats_each():
@@ -201,9 +201,9 @@ def test_community_models_are_compared_with_the_global_one_on_their_members_imag
 
 def test_only_a_report_that_is_asked_for_the_papers_has_the_table_of_claims():
     study = make_study([*seeds("SOLO", 0.9), *globally("BNC", 0.6)])
-    assert "claims" not in [table.name for table in report_page(study).tables()]
-    page = report_page(study, papers=paper_sections(study))
-    [table] = [table for table in page.tables() if table.name == "claims"]
+    assert "claims" not in [table.name for table in build_report_page(study).list_tables()]
+    page = build_report_page(study, papers=build_paper_sections(study))
+    [table] = [table for table in page.list_tables() if table.name == "claims"]
     assert [(row.section, row.name) for row in table.rows] == [("FLIS", "SOLO beats all global baselines")]
 
 
@@ -215,7 +215,7 @@ def test_a_further_paper_is_what_its_folder_says_and_an_entry_in_the_list_of_pap
     sixth = Paper("sixth", "Sixth et al.", lambda study: (table,), claims=(claim,))
     monkeypatch.setattr(of_papers, "PAPERS", (*of_papers.PAPERS, sixth))
     sections = {
-        section.name: section for section in paper_sections(make_study([finished("BNC", 0, ari=0.5)]))
+        section.name: section for section in build_paper_sections(make_study([finished("BNC", 0, ari=0.5)]))
     }
     assert sections["published-sixth"].title.endswith("Sixth et al.")
     assert sections["published-sixth"].items == (table,)

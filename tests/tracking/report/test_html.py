@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from fedgrid.tracking.report.page import Page, PageSection
-from fedgrid.tracking.report.write import write
+from fedgrid.tracking.report.report_files import write_report_files
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table
 from tests.helpers.demo_page import ALGORITHMS, SPLITS, WORST_NAME, make_demo_page, make_plate
 
@@ -25,7 +25,7 @@ def parsed(folder: Path) -> Element:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    write(make_demo_page("mnist", "cifar10"), folder)
+    write_report_files(make_demo_page("mnist", "cifar10"), folder)
     return folder
 
 
@@ -36,7 +36,7 @@ def document(demo: Path) -> Element:
 
 def table_of(tmp_path: Path, *rows: Row, columns: tuple[Column, ...], **notes: str) -> Element:
     table = Table("t", "Title", "Caption.", columns, rows, "name", notes)
-    write(Page("Report", (), (PageSection("s", "PageSection", items=(table,)),)), tmp_path)
+    write_report_files(Page("Report", (), (PageSection("s", "PageSection", items=(table,)),)), tmp_path)
     found = parsed(tmp_path).find(".//figure")
     assert found is not None
     return found

@@ -8,13 +8,13 @@ import pytest
 
 from fedgrid.tracking import figures
 from fedgrid.tracking.records import Columns
-from fedgrid.tracking.report.contents import report_page
-from fedgrid.tracking.scoring.axes import axes_of, runs_along, runs_of_setting, values_of
+from fedgrid.tracking.report.contents import build_report_page
+from fedgrid.tracking.scoring.axes import find_axes, list_axis_values, select_along_axis, select_setting
 from fedgrid.tracking.scoring.measures import FINAL_ARI, PA_LAST
-from fedgrid.tracking.scoring.statistics import compare
-from fedgrid.tracking.tables.axes import over_axis, sweep
-from fedgrid.tracking.tables.clustering import clustering
-from fedgrid.tracking.tables.scenarios import per_scenario
+from fedgrid.tracking.scoring.statistics import compare_algorithms
+from fedgrid.tracking.tables.axes import build_axis_table, build_sweep_table
+from fedgrid.tracking.tables.clustering import build_clustering_table
+from fedgrid.tracking.tables.scenarios import build_scenarios_table
 from fedgrid.tracking.tables.table import ABSENT
 from tests.helpers.studies import ONE, WHOLE, make_result, make_run, make_study
 
@@ -70,14 +70,14 @@ def rows_of(table):
 
 def test_the_axes_of_a_study_have_two_values_or_more():
     study = two_axes()
-    assert axes_of(study) == (EPOCHS, MAJORITY)
-    assert axes_of(runs_of_setting(study, study.settings[0])) == ()
-    assert values_of(thresholds(), THRESHOLD) == ("0.1", "0.5")
+    assert find_axes(study) == (EPOCHS, MAJORITY)
+    assert find_axes(select_setting(study, study.settings[0])) == ()
+    assert list_axis_values(thresholds(), THRESHOLD) == ("0.1", "0.5")
     assert len(thresholds().scenarios) == 1, "settings of an algorithm do not split scenarios"
 
 
 def test_the_table_of_an_axis_has_a_mean_over_the_other_axes_for_each_value():
-    table = over_axis(two_axes(), EPOCHS)
+    table = build_axis_table(two_axes(), EPOCHS)
     assert [(column.group, column.name) for column in table.columns] == [
         *((PA_LAST.name, value) for value in ("1", "10")),
         *((FINAL_ARI.name, value) for value in ("1", "10")),
@@ -89,34 +89,34 @@ def test_the_table_of_an_axis_has_a_mean_over_the_other_axes_for_each_value():
 
 def test_two_values_of_an_axis_are_not_two_seeds():
     """A mean over seeds has a spread; a mean over the values of another axis has none."""
-    [row, *_] = over_axis(two_axes(), EPOCHS).rows
+    [row, *_] = build_axis_table(two_axes(), EPOCHS).rows
     assert {cell.spread for cell in row.cells} == {None}
     seeds = make_study(
         [finished(0.1 * seed, seed=seed, epochs=epochs) for seed in (1, 3) for epochs in ("1", "5")]
     )
-    [row] = over_axis(seeds, EPOCHS).rows
+    [row] = build_axis_table(seeds, EPOCHS).rows
     assert row.cells[0].spread == pytest.approx(np.std([0.1, 0.3], ddof=1))
 
 
 def test_a_setting_of_an_algorithm_has_one_row_for_all_of_its_values():
-    table = over_axis(thresholds(), THRESHOLD)
+    table = build_axis_table(thresholds(), THRESHOLD)
     assert [row.name for row in table.rows] == ["briggs"]
     assert rows_of(table)["briggs"][:2] == pytest.approx([0.6, 0.4])
-    assert [run.algorithm for run in runs_along(thresholds(), THRESHOLD).runs] == ["briggs", "briggs"]
+    assert [run.algorithm for run in select_along_axis(thresholds(), THRESHOLD).runs] == ["briggs", "briggs"]
 
 
 def test_a_value_that_an_algorithm_was_not_run_with_is_absent():
     study = make_study(
         [finished(0.1, epochs="1"), finished(0.2, epochs="5"), finished(0.3, algorithm="sattler", epochs="1")]
     )
-    cells = {row.name: row.cells for row in over_axis(study, EPOCHS).rows}
+    cells = {row.name: row.cells for row in build_axis_table(study, EPOCHS).rows}
     assert [cell.text == ABSENT for cell in cells["sattler"]] == [False, True, False, True]
 
 
 def test_a_value_that_was_run_in_fewer_scenarios_says_so():
     study = two_axes()
     fewer = make_study([r for r in study.finished if r.axes != ((EPOCHS, "10"), (MAJORITY, "1"))])
-    cells = {row.name: row.cells for row in over_axis(fewer, EPOCHS).rows}["fedavg"]
+    cells = {row.name: row.cells for row in build_axis_table(fewer, EPOCHS).rows}["fedavg"]
     assert [cell.text for cell in cells[:2]] == ["0.200", "0.500 (1/2)"]
     assert [cell.bold for cell in cells[:2]] == [True, False]
 
@@ -125,15 +125,15 @@ def test_every_combination_of_values_is_a_scenario_of_its_own():
     study = two_axes()
     assert len(study.scenarios) == 4
     assert {len(cell.runs) for cell in study.cells().values()} == {1}
-    assert compare(study, PA_LAST).num_scenarios == 4
-    table = per_scenario(study)
+    assert compare_algorithms(study, PA_LAST).num_scenarios == 4
+    table = build_scenarios_table(study)
     assert [column.name for column in table.columns[3:5]] == [EPOCHS, MAJORITY]
     assert [[cell.text for cell in row.cells[3:5]] for row in table.rows[:1]] == [["1", "0.5"]]
     assert len(table.rows) == 8
 
 
 @pytest.mark.parametrize(
-    "shown", [lambda study: clustering(study, final=True), partial(figures.per_round, kind="ari")]
+    "shown", [lambda study: build_clustering_table(study, final=True), partial(figures.per_round, kind="ari")]
 )
 def test_what_is_of_one_scenario_refuses_to_mix_settings(shown):
     with pytest.raises(ValueError, match="setting="):
@@ -142,8 +142,11 @@ def test_what_is_of_one_scenario_refuses_to_mix_settings(shown):
 
 
 def test_a_report_has_a_table_and_a_figure_for_each_axis_and_a_section_for_each_setting():
-    page = report_page(two_axes())
-    tables, plates = [table.name for table in page.tables()], [plate.name for plate in page.plates()]
+    page = build_report_page(two_axes())
+    tables, plates = (
+        [table.name for table in page.list_tables()],
+        [plate.name for plate in page.list_figures()],
+    )
     for axis in (EPOCHS, MAJORITY):
         assert f"axis-{axis}" in tables
         assert f"axis-{axis}" in plates
@@ -229,7 +232,7 @@ def test_the_figure_of_two_axes_refuses_to_mix_data_sets():
 
 
 def test_the_table_of_two_axes_has_a_row_for_each_value_of_the_second():
-    table = sweep(beta_by_epochs(), THRESHOLD, EPOCHS)
+    table = build_sweep_table(beta_by_epochs(), THRESHOLD, EPOCHS)
     assert [(row.section, row.name) for row in table.rows] == [("FLIS-DC", "1"), ("FLIS-DC", "10")]
     assert rows_of(table)["10"][:2] == pytest.approx([0.51, 0.53])
     assert table.name == f"sweep-{THRESHOLD}-by-{EPOCHS}-mnist"
@@ -245,4 +248,4 @@ def test_scores_that_runs_have_are_shown_over_an_axis_too():
     assert [axes.get_title() for axes in figures.over_axis(study, EPOCHS).axes][2:] == [
         "silhouette of the last partition"
     ]
-    assert [column.group for column in over_axis(study, EPOCHS).columns][-1] == "last silhouette"
+    assert [column.group for column in build_axis_table(study, EPOCHS).columns][-1] == "last silhouette"

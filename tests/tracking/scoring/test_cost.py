@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedgrid.tracking.scoring.cost import Cost, Target, cost, costs, scale
-from fedgrid.tracking.tables.cost import cost as cost_table
+from fedgrid.tracking.scoring.cost import Cost, Target, choose_unit, compute_cost, compute_costs
+from fedgrid.tracking.tables.cost import build_cost_table as cost_table
 from tests.helpers.studies import make_result, make_run, make_study, read_texts
 
 BYTES = 4
@@ -34,12 +34,12 @@ def run(down, up, *, asked, clients, model, rounds, algorithm="fedavg", accuracy
 
 
 def only(result):
-    [[found]] = costs(make_study([result]), Target("personalised_accuracy", 0.8)).values()
+    [[found]] = compute_costs(make_study([result]), Target("personalised_accuracy", 0.8)).values()
     return found
 
 
 def with_test(result):
-    return cost(result, "personalised_accuracy", 0.8, "with-test")
+    return compute_cost(result, "personalised_accuracy", 0.8, "with-test")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_flis_table_3_counts_megabits_per_client_over_all_clients(algorithm, rou
     """100 clients, 10 asked: rounds x copies x 32 bit x P x 0.1 / 1e6, cut or rounded."""
     found = only(run(down, up, asked=10, clients=100, model=LENET, rounds=rounds))
     assert found.rounds == rounds
-    assert found.sent("mbit-per-client") == pytest.approx(published, abs=0.006)
+    assert found.convert_traffic("mbit-per-client") == pytest.approx(published, abs=0.006)
 
 
 @pytest.mark.parametrize(("rounds", "model", "published"), [(9, LENET, 7.53), (37, RESNET9, 1992)])
@@ -74,7 +74,7 @@ def test_flis_hc_pays_for_a_first_round_of_all_clients(rounds, model, published)
     result = run(model, model, asked=10, clients=100, model=model, rounds=rounds)
     once = 100 * 2 * model * BYTES
     result = replace(result, curves={**result.curves, "bytes": result.curves["bytes"] + once})
-    assert only(result).sent("mbit-per-client") == pytest.approx(published, rel=2e-3)
+    assert only(result).convert_traffic("mbit-per-client") == pytest.approx(published, rel=2e-3)
 
 
 LENET_TANH, CONVOLUTIONS, LENET_62 = 85_822, 13_248, 90_242
@@ -131,7 +131,7 @@ def test_a_download_to_test_of_unknown_size_is_unknown():
     ],
 )
 def test_a_target_is_a_score_or_a_share_of_the_best(text, target):
-    assert Target.parse(text) == target
+    assert Target.from_text(text) == target
 
 
 @pytest.mark.parametrize(
@@ -150,12 +150,12 @@ def test_a_target_is_a_score_or_a_share_of_the_best(text, target):
 )
 def test_a_target_that_cannot_be_says_what_can(text, says):
     with pytest.raises(ValueError, match=says):
-        Target.parse(text)
+        Target.from_text(text)
 
 
 @pytest.mark.parametrize(("largest", "name"), [(999.0, "B"), (2e3, "kB"), (2.5e9, "GB"), (np.inf, "B")])
 def test_bytes_are_printed_in_the_unit_of_the_largest(largest, name):
-    assert scale([Cost(1, largest, 1, 1), Cost(1, 1.0, 1, 1)], "bytes")[0] == name
+    assert choose_unit([Cost(1, largest, 1, 1), Cost(1, 1.0, 1, 1)], "bytes")[0] == name
 
 
 def test_the_table_of_a_cost_has_medians_and_says_how_many_arrive():

@@ -8,7 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedgrid.tracking.scoring import scores
-from fedgrid.tracking.scoring.disturbances import attackers_apart, rounds_until_found, sits_with_new_group
+from fedgrid.tracking.scoring.disturbances import (
+    compare_groups,
+    compute_attackers_apart,
+    count_rounds_to_new_group,
+)
 from tests.helpers.manifests import list_files
 from tests.helpers.run_records import write_records
 
@@ -19,7 +23,7 @@ def test_an_attacker_is_apart_if_no_honest_client_is_in_its_cluster():
     """Attackers 0 and 1: with honest 2; each alone; together alone; one with honest 3."""
     attacker_K = [1, 1, 0, 0]
     labels_RK = [[0, 0, 0, 0], [1, 2, 0, 0], [1, 1, 0, 0], [0, 1, 2, 0]]
-    assert attackers_apart(labels_RK, attacker_K).tolist() == [0, 1, 1, 0.5]
+    assert compute_attackers_apart(labels_RK, attacker_K).tolist() == [0, 1, 1, 0.5]
 
 
 class TestMovedClients:
@@ -39,7 +43,7 @@ class TestMovedClients:
         ],
     )
     def test_it_sits_with_its_new_group_if_more_of_that_than_of_the_old_one_is_there(self, labels_K, sits):
-        found_RK = sits_with_new_group([labels_K] * 5, self.TRUTH)
+        found_RK = compare_groups([labels_K] * 5, self.TRUTH)
         assert found_RK[1:, 0].tolist() == [sits] * 4
         assert np.isnan(found_RK[0]).all()
         assert np.isnan(found_RK[:, 1:]).all()
@@ -47,11 +51,11 @@ class TestMovedClients:
     def test_rounds_until_found_count_from_the_move_and_stay_when_it_leaves_again(self):
         """Not in rounds 2 and 3, in round 4, not in round 5: found after 2 rounds."""
         old, new = [0, 0, 0, 1, 1, 1], [1, 0, 0, 1, 1, 1]
-        waited_RK = rounds_until_found(sits_with_new_group([new, old, old, new, old], self.TRUTH))
+        waited_RK = count_rounds_to_new_group(compare_groups([new, old, old, new, old], self.TRUTH))
         np.testing.assert_equal(waited_RK[:, 0], [NAN, NAN, NAN, 2, 2])
 
     def test_a_client_that_is_found_at_once_has_waited_for_no_round(self):
-        waited_RK = rounds_until_found(sits_with_new_group([[1, 0, 0, 1, 1, 1]] * 5, self.TRUTH))
+        waited_RK = count_rounds_to_new_group(compare_groups([[1, 0, 0, 1, 1, 1]] * 5, self.TRUTH))
         np.testing.assert_equal(waited_RK[:, 0], [NAN, 0, 0, 0, 0])
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedgrid.tracking.scoring.client_scores import worse_share
-from fedgrid.tracking.scoring.measures import add_harm, measure_named
-from fedgrid.tracking.tables.scenarios import harm
+from fedgrid.tracking.scoring.client_scores import compute_worse_share
+from fedgrid.tracking.scoring.measures import add_harm, find_measure
+from fedgrid.tracking.tables.scenarios import build_harm_table
 from tests.helpers.studies import ONE, make_result, make_run, make_study
 
 NAN = float("nan")
@@ -15,8 +15,8 @@ NAN = float("nan")
 
 def test_equal_is_not_worse_and_clients_without_a_score_are_left_out():
     """Of three clients that have both, the first is worse."""
-    assert worse_share([0.1, 0.5, 0.6, NAN, 0.2], [0.2, 0.5, 0.3, 0.1, NAN]) == pytest.approx(1 / 3)
-    assert np.isnan(worse_share([NAN], [0.5]))
+    assert compute_worse_share([0.1, 0.5, 0.6, NAN, 0.2], [0.2, 0.5, 0.3, 0.1, NAN]) == pytest.approx(1 / 3)
+    assert np.isnan(compute_worse_share([NAN], [0.5]))
 
 
 def result(algorithm, last_K, **given):
@@ -38,9 +38,9 @@ def test_runs_are_compared_with_those_of_their_scenario_and_seed():
     shares = [run.scores["worse_than_solo"] for run in study.runs]
     assert shares == [0.5, 0.0, None, None, None, None]
     assert {run.scores["worse_than_fine_tuned"] for run in study.runs} == {None}
-    assert measure_named("worse_than_solo", study).highest is False
-    fedavg, solo = harm(study).rows
+    assert find_measure("worse_than_solo", study).highest is False
+    fedavg, solo = build_harm_table(study).rows
     assert [cell.text for cell in fedavg.cells] == ["0.250 (2/3)", "0.25 mnist 15 nonoverlapping-balanced"]
     assert solo.cells[0].value is None
     assert study.to_pandas()["worse_than_solo"].tolist()[:2] == [0.5, 0.0]
-    assert harm(make_study(results)) is None
+    assert build_harm_table(make_study(results)) is None

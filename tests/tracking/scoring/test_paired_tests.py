@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy.stats import permutation_test, rankdata, wilcoxon
 
-from fedgrid.tracking.scoring.paired_tests import signed_ranks
+from fedgrid.tracking.scoring.paired_tests import compare_signed_ranks
 
 
 def against_zero(differences):
-    return signed_ranks(np.array(differences, float), np.zeros(len(differences)))
+    return compare_signed_ranks(np.array(differences, float), np.zeros(len(differences)))
 
 
 def test_the_printed_critical_value_of_ten_pairs():
@@ -38,7 +38,7 @@ def test_with_ties_and_zeros_p_is_that_of_all_sign_choices(differences):
 
 def test_equal_scores_have_a_p_of_1_and_no_effect():
     """0.1 + 0.2 and 0.3 are equal despite rounding."""
-    found = signed_ranks(np.full(6, 0.1 + 0.2), np.full(6, 0.3))
+    found = compare_signed_ranks(np.full(6, 0.1 + 0.2), np.full(6, 0.3))
     assert (found.p, found.effect, found.interval) == (1.0, 0.0, (0.0, 0.0))
     assert (found.better, found.equal, found.worse) == (0, 6, 0)
 
@@ -59,7 +59,7 @@ def test_the_effect_without_zeros_is_the_rank_biserial_correlation_of_pingouin()
     """Its documentation of `wilcoxon`: W 20.5, RBC -0.378788; it leaves out the pair of two equal scores."""
     one = [20, 22, 19, 20, 22, 18, 24, 20, 19, 24, 13]
     other = [38, 37, 33, 29, 14, 12, 20, 22, 17, 25, 16]
-    assert signed_ranks(np.array(one), np.array(other)).effect == pytest.approx(-0.378788, abs=5e-7)
+    assert compare_signed_ranks(np.array(one), np.array(other)).effect == pytest.approx(-0.378788, abs=5e-7)
 
 
 def test_few_differences_among_many_equal_pairs_are_a_small_effect():
@@ -86,9 +86,9 @@ def test_the_interval_narrows_with_the_number_of_pairs():
 
 def test_the_same_pairs_have_the_same_interval_and_the_second_sees_it_turned():
     one, other = np.random.default_rng(0).normal(size=(2, 20))
-    found = signed_ranks(one, other)
-    assert found == signed_ranks(one, other)
-    seen = signed_ranks(other, one)
+    found = compare_signed_ranks(one, other)
+    assert found == compare_signed_ranks(one, other)
+    seen = compare_signed_ranks(other, one)
     assert (found.better, found.worse, found.p) == (seen.worse, seen.better, seen.p)
     assert (-found.effect, *found.interval) == pytest.approx(
         (seen.effect, -seen.interval[1], -seen.interval[0])

@@ -5,7 +5,7 @@ import pytest
 
 from fedgrid.tracking.arrays import compute_scores
 from fedgrid.tracking.records import Columns
-from fedgrid.tracking.scoring.client_scores import PREDICTED, coverage_line
+from fedgrid.tracking.scoring.client_scores import PREDICTED, format_coverage
 
 NUMBERS = [1.0, 3.0], [5.0, 5.0], [2.0, 4.0, 9.0]
 """To predict, in the test sets of three clients."""
@@ -72,6 +72,6 @@ def test_without_tests_or_moments_there_is_none():
     ],
 )
 def test_a_mean_says_over_how_many_clients_it_is(counts, said):
-    line = coverage_line("personalised_r2", counts)
+    line = format_coverage("personalised_r2", counts)
     assert said in line
     assert bool(line) == bool(said)

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedgrid.record_columns import schemas
+from fedgrid.record_columns import build_schemas
 from fedgrid.tracking import records
 from fedgrid.tracking.arrays import compute_scores
 from fedgrid.tracking.records import Columns
 from fedgrid.tracking.scoring import partitions, scores
-from fedgrid.tracking.scoring.client_scores import CLIENTS, lowest_tenth
+from fedgrid.tracking.scoring.client_scores import CLIENTS, average_lowest_tenth
 from tests.helpers.manifests import edit_table, list_files
 from tests.helpers.run_records import write_records
 
@@ -58,7 +58,7 @@ def test_clients_in_one_group_have_no_score_against_groups(labels_K):
     result = partitions.score_partition(labels_K, ONE)
     assert np.isnan([result[name] for name in ("ari", "ami", "homogeneity", "completeness")]).all()
     assert result["clusters"] == len(set(labels_K))
-    assert partitions.clustering([labels_K], ONE)["exactly_right"] is None
+    assert partitions.score_clustering([labels_K], ONE)["exactly_right"] is None
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_the_smallest_cluster_and_the_clients_alone_are_counted(labels_K, smalle
 def test_a_perfect_one_shot_clustering_in_round_3_of_60_publishes_48_of_50():
     """Rounds 1 and 2 count 0, rounds 3 to 50 count 1, rounds 51 to 60 are cut: (51 - 3) / 50."""
     labels_RK = [ONE] * 2 + [[1, 1, 1, 0, 0, 0]] * 58
-    published = partitions.published_clustering(labels_RK, TRUTH)
-    right = partitions.clustering(labels_RK, TRUTH)
+    published = partitions.score_published_clustering(labels_RK, TRUTH)
+    right = partitions.score_clustering(labels_RK, TRUTH)
     assert asdict(published) == pytest.approx(
         {"published_rand": 0.96, "published_ami": 0.96, "published_com": 0.96, "published_round": 3}
     )
@@ -82,9 +82,9 @@ def test_a_perfect_one_shot_clustering_in_round_3_of_60_publishes_48_of_50():
 
 
 def test_the_published_ami_of_hdbscan_is_its_ari():
-    published = partitions.published_clustering([MIXED], TRUTH, "OCFL-HDB")
+    published = partitions.score_published_clustering([MIXED], TRUTH, "OCFL-HDB")
     assert published.published_ami == published.published_rand == pytest.approx(1.2 / 3.7)
-    assert partitions.published_clustering([MIXED], TRUTH).published_ami != published.published_ami
+    assert partitions.score_published_clustering([MIXED], TRUTH).published_ami != published.published_ami
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,10 @@ def test_the_published_ami_of_hdbscan_is_its_ari():
 def test_rounds_of_the_first_decision_the_last_change_and_as_published(
     labels_RK, decided_R, first, last, published
 ):
-    right = partitions.clustering(labels_RK, TRUTH, decided_R)
+    right = partitions.score_clustering(labels_RK, TRUTH, decided_R)
     assert (right["clustering_round"], right["last_change_round"]) == (first, last)
     assert not right["exactly_right"]
-    assert partitions.published_clustering(labels_RK, TRUTH).published_round == published
+    assert partitions.score_published_clustering(labels_RK, TRUTH).published_round == published
 
 
 TWO_ROUNDS = {
@@ -254,7 +254,7 @@ def test_curves_rounds_and_runs_have_the_same_scores(write_run):
         "personalised_accuracy": [[0.1, 0.2, 0.7, 0.4], [0.3, 0.6, 0.9, 0.5], [0.2, 0.3, 0.4, 0.6]],
     }
     folder = write_run([[0, 0, 1, 0], [0, 1, 1, 0], [0, 1, 2, 0]], [0, 1, 1, 0], columns=columns)
-    curves, run = scores.curves(records.read_records(folder)), scores.score_run(folder)
+    curves, run = scores.compute_curves(records.read_records(folder)), scores.score_run(folder)
     rounds = dict(scores.score_rounds(folder))
     assert {"held_out_accuracy", "ari", "jain_index"} <= rounds[1].keys()
     for place, number in enumerate((1, 2, 3)):
@@ -283,9 +283,9 @@ def test_missing_or_damaged_records_are_an_error_that_names_the_file(tmp_path: P
 
 
 def test_every_column_that_is_read_is_declared():
-    assert {*records.ROUND_KEYS} <= set(schemas()["rounds"].names)
+    assert {*records.ROUND_KEYS} <= set(build_schemas()["rounds"].names)
     read = {*records.CLIENT_KEYS, *records.CLIENT_COLUMNS, "part"}
-    assert read <= set(schemas({"global_model", "probabilities", "target"})["clients"].names)
+    assert read <= set(build_schemas({"global_model", "probabilities", "target"})["clients"].names)
 
 
 def test_the_last_local_accuracy_is_of_each_client_that_has_trained_by_then(write_run):
@@ -295,7 +295,9 @@ def test_the_last_local_accuracy_is_of_each_client_that_has_trained_by_then(writ
     """
     local = [[0.5, None, None], [None, 0.7, None], [0.9, None, None]]
     run = write_run([[0, 0, 0]] * 3, [0, 0, 1], columns={"local_own_accuracy": local})
-    assert scores.curves(records.read_records(run))["last_local_accuracy"] == pytest.approx([0.5, 0.6, 0.8])
+    assert scores.compute_curves(records.read_records(run))["last_local_accuracy"] == pytest.approx(
+        [0.5, 0.6, 0.8]
+    )
 
 
 def test_the_mean_over_those_asked_leaves_out_clients_that_were_only_tested(write_run):
@@ -303,7 +305,7 @@ def test_the_mean_over_those_asked_leaves_out_clients_that_were_only_tested(writ
     parts = [["trained", "excluded", "dropped", "not asked"], ["not asked"] * 3 + ["trained"]]
     tests = [[0.2, 0.4, 0.6, 1.0], [0.1, 0.2, 0.3, 0.7]]
     columns = {"part": parts, "personalised_accuracy": tests}
-    curves = scores.curves(records.read_records(write_run([[0] * 4] * 2, [0] * 4, columns=columns)))
+    curves = scores.compute_curves(records.read_records(write_run([[0] * 4] * 2, [0] * 4, columns=columns)))
     assert curves["asked_accuracy"] == pytest.approx([0.4, 0.7])
     assert curves["personalised_accuracy"] == pytest.approx([0.55, 0.325])
     assert curves["asked_clients"].tolist() == [3, 1]
@@ -324,20 +326,23 @@ def test_auc_is_a_mean_over_the_clients_that_have_one_and_no_score_of_other_runs
     assert (run["personalised_auc"], run["generalised_ece"]) == pytest.approx((0.7, 0.2))
     assert run["generalised_auc"] is None
     [(_, of_round)] = scores.score_rounds(folder)
-    assert of_round["personalised_auc"] == scores.curves(records.read_records(folder))["personalised_auc"]
+    assert (
+        of_round["personalised_auc"]
+        == scores.compute_curves(records.read_records(folder))["personalised_auc"]
+    )
     assert "personalised_auc" not in scores.score_run(write_run([[0, 1]], [0, 1]))
 
 
 def test_seconds_add_up_and_are_unknown_without_timings(write_run):
     folder = write_run([[0, 1]] * 3, [0, 1])
-    assert scores.curves(records.read_records(folder))["seconds"].tolist() == [0.5, 1.0, 1.5]
+    assert scores.compute_curves(records.read_records(folder))["seconds"].tolist() == [0.5, 1.0, 1.5]
     (folder / "timings.parquet").unlink()
     list_files(folder)
-    assert np.isnan(scores.curves(records.read_records(folder))["seconds"]).all()
+    assert np.isnan(scores.compute_curves(records.read_records(folder))["seconds"]).all()
 
 
 def test_worst_tenth_of_20_clients_are_two_and_of_9_or_2_that_were_tested_one():
-    assert lowest_tenth([0.3, *[0.9] * 18, 0.1]) == pytest.approx(0.2)
-    assert lowest_tenth([0.9] * 8 + [0.4]) == 0.4
+    assert average_lowest_tenth([0.3, *[0.9] * 18, 0.1]) == pytest.approx(0.2)
+    assert average_lowest_tenth([0.9] * 8 + [0.4]) == 0.4
     rounds_RK = np.array([[0.7, 0.6, *[np.nan] * 9], [np.nan] * 11])
-    assert lowest_tenth(rounds_RK) == pytest.approx([0.6, np.nan], nan_ok=True)
+    assert average_lowest_tenth(rounds_RK) == pytest.approx([0.6, np.nan], nan_ok=True)

@@ -8,10 +8,10 @@ import pytest
 from fedgrid.tracking.arrays import compute_scores
 from fedgrid.tracking.scoring.client_scores import PUBLISHED_CLIENTS
 from fedgrid.tracking.scoring.partitions import (
-    clustering,
-    published_clustering,
+    score_clustering,
     score_partition,
     score_partitions,
+    score_published_clustering,
 )
 from tests.helpers.reference import (
     ARCHIVE,
@@ -44,7 +44,7 @@ def test_a_published_row_is_reproduced_to_its_four_digits(row):
     num_clients = int(row["n"])
     labels_RK = read_labels(row)
     truth_K = np.repeat([0, 1, 2], SIZES[row["balance"], num_clients])
-    tables = published_clustering(labels_RK, truth_K, row["algorithm"])
+    tables = score_published_clustering(labels_RK, truth_K, row["algorithm"])
     parts = score_partitions(labels_RK, truth_K)
     final = parts[-1]
     mean_50 = {name: float(np.mean([part[name] for part in parts[:50]])) for name in final}
@@ -86,7 +86,7 @@ def test_the_first_strict_rise_of_the_temperature_is_the_clustering_round(row):
     labels_RK = read_labels(row)
     truth_K = np.repeat([0, 1, 2], SIZES[row["balance"], int(row["n"])])
     assert rises == [len(temperatures)] == [int(row["round_published"])]
-    assert clustering(labels_RK, truth_K)["clustering_round"] == rises[0]
+    assert score_clustering(labels_RK, truth_K)["clustering_round"] == rises[0]
 
 
 def by_round_and_client(rows: list[dict[str, str]], column: str) -> dict[tuple[int, int], float]:

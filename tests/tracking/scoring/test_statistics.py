@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fedgrid.tracking.scoring.measures import FINAL_ARI
-from fedgrid.tracking.scoring.paired_tests import average_ranks, holm
-from fedgrid.tracking.scoring.statistics import Comparison, compare, compare_scores
-from fedgrid.tracking.tables.significance import effects, significance
+from fedgrid.tracking.scoring.paired_tests import apply_holm, compute_average_ranks
+from fedgrid.tracking.scoring.statistics import Comparison, compare_algorithms, compare_scores
+from fedgrid.tracking.tables.significance import build_effects_table, build_significance_table
 from tests.helpers.studies import ONE, WHOLE, make_result, make_run, make_study
 
 AB = (("a", 1.0), ("b", 0.0))
@@ -29,15 +29,15 @@ def by_pair(result: Comparison) -> dict[tuple[str, str], float | None]:
 
 def test_holm_multiplies_the_least_p_by_the_number_of_tests_and_never_decreases():
     """Ordered: 0.005 x 4 = 0.02, 0.01 x 3 = 0.03, 0.03 x 2 = 0.06, 0.04 x 1 = 0.04, lifted to 0.06."""
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.6, 0.7]) == [1.0, 1.0]
-    assert holm([]) == []
+    assert apply_holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert apply_holm([0.6, 0.7]) == [1.0, 1.0]
+    assert apply_holm([]) == []
 
 
 def test_ranks_are_averaged_and_ties_share_theirs():
     """By row: 1 2 3; 1.5 1.5 3; 2 2 2; the means are 4.5/3, 5.5/3 and 8/3."""
     losses_SA = np.array([[0.1, 0.2, 0.3], [0.1, 0.1, 0.3], [0.2, 0.2, 0.2]])
-    assert average_ranks(losses_SA) == pytest.approx([1.5, 5.5 / 3, 8 / 3])
+    assert compute_average_ranks(losses_SA) == pytest.approx([1.5, 5.5 / 3, 8 / 3])
 
 
 def test_three_algorithms_that_always_rank_alike():
@@ -87,9 +87,15 @@ def test_five_scenarios_give_ranks_but_no_test():
     [remark] = result.remarks
     assert remark.startswith("No tests")
     assert {"0.05", "6", "5."} <= set(remark.split())
-    assert [[cell.text for cell in row.cells] for row in significance(result).rows] == [["1.00"], ["2.00"]]
-    assert effects(result).rows == ()
-    assert all("No tests" in table.caption for table in (significance(result), effects(result)))
+    assert [[cell.text for cell in row.cells] for row in build_significance_table(result).rows] == [
+        ["1.00"],
+        ["2.00"],
+    ]
+    assert build_effects_table(result).rows == ()
+    assert all(
+        "No tests" in table.caption
+        for table in (build_significance_table(result), build_effects_table(result))
+    )
 
 
 def test_a_remark_says_that_scenarios_are_too_few_for_the_number_of_pairs():
@@ -135,12 +141,12 @@ def test_only_seeds_that_all_algorithms_have_are_averaged():
 def test_a_block_is_a_scenario_and_not_a_seed_of_one():
     """Five scenarios with five seeds each are five blocks, too few for a test."""
     uneven = {name: dict.fromkeys([(0, 0), (1, 0), (1, 1), (1, 2)], score) for name, score in AB}
-    assert "each the mean of 1 to 3 seeds" in compare_scores(uneven, "score").where
-    assert "seed" not in compare_scores(scores(a=[1.0], b=[0.0]), "score").where
+    assert "each the mean of 1 to 3 seeds" in compare_scores(uneven, "score").scope
+    assert "seed" not in compare_scores(scores(a=[1.0], b=[0.0]), "score").scope
     columns = {name: dict.fromkeys(product(range(5), range(5)), score) for name, score in AB}
     result = compare_scores(columns, "score")
     assert (result.num_scenarios, result.pairs) == (5, ())
-    assert "each the mean of 5 seeds" in significance(result).caption
+    assert "each the mean of 5 seeds" in build_significance_table(result).caption
 
 
 def test_the_better_of_a_pair_is_by_its_signed_ranks_even_if_its_average_rank_is_worse():
@@ -157,10 +163,10 @@ def test_the_better_of_a_pair_is_by_its_signed_ranks_even_if_its_average_rank_is
     assert (result.algorithms[:2], result.ranks[:2]) == (("b", "a"), pytest.approx((5 / 3, 7 / 3)))
     [pair] = [pair for pair in result.pairs if {pair.one, pair.other} == {"a", "b"}]
     assert pair.test.effect == pytest.approx(-355 / 465)
-    assert pair.differs
+    assert pair.is_significant
     cells = {
         row.name: dict(zip(result.algorithms, row.cells[1:], strict=True))
-        for row in significance(result).rows
+        for row in build_significance_table(result).rows
     }
     assert cells["a"]["b"].text.endswith(" +")
     assert cells["b"]["a"].text.endswith(" -")
@@ -170,9 +176,9 @@ def test_a_pair_with_five_differences_among_forty_scenarios_is_not_tested():
     """Whoever wins them: p is at least 2 / 2^5."""
     result = compare_scores(scores(a=[1.0] * 5 + [0.0] * 35, b=[0.0] * 40), "score")
     [pair] = result.pairs
-    assert (pair.p, pair.test.p, pair.differs) == (None, 2 / 32, False)
+    assert (pair.p, pair.test.p, pair.is_significant) == (None, 2 / 32, False)
     assert result.cliques == (("a", "b"),)
-    assert [row.cells[1].text for row in significance(result).rows][:1] == ["–"]
+    assert [row.cells[1].text for row in build_significance_table(result).rows][:1] == ["–"]
     assert "1 of 1 pairs differs in fewer than 6 scenarios" in result.remarks[1]
 
 
@@ -183,7 +189,7 @@ def of_datasets(*differences: float) -> Comparison:
         "a": {(name, 0): differences[int(name[0])] + int(name[2]) / 8 for name in names},
         "b": {(name, 0): int(name[2]) / 8 for name in names},
     }
-    return compare_scores(columns, "score", dataset_of=lambda name: name[0])
+    return compare_scores(columns, "score", find_dataset=lambda name: name[0])
 
 
 def test_algorithms_are_compared_over_data_sets_too():
@@ -196,7 +202,7 @@ def test_algorithms_are_compared_over_data_sets_too():
     assert pair.p_datasets == pytest.approx(1 - (12 / 14) ** 0.5)
     assert result.num_datasets == 3
     assert "12 scenarios are of 3 data sets" in result.remarks[-1]
-    table = effects(result)
+    table = build_effects_table(result)
     assert [(row.section, row.name) for row in table.rows] == [("a against", "b")]
     texts = [cell.text for cell in table.rows[0].cells]
     assert texts == ["12", "0", "0", "1.00", "1.00", "1.00", "<0.001", "0.074"]
@@ -209,15 +215,15 @@ def test_friedmans_test_over_data_sets_ranks_their_means():
         name: {(scenario, 0): better + scenario[0] / 10 + scenario[1] for scenario in scenarios}
         for better, name in enumerate("cba")
     }
-    result = compare_scores(columns, "score", dataset_of=lambda scenario: str(scenario[0]))
+    result = compare_scores(columns, "score", find_dataset=lambda scenario: str(scenario[0]))
     assert result.friedman_p_datasets == pytest.approx(np.exp(-4))
-    assert "Over the means of the 4 data sets: p is 0.018." in significance(result).caption
+    assert "Over the means of the 4 data sets: p is 0.018." in build_significance_table(result).caption
 
 
 def test_the_same_difference_in_all_data_sets_has_no_t_test():
     result = of_datasets(0.5, 0.5, 0.5)
     assert [pair.p_datasets for pair in result.pairs] == [None]
-    assert effects(result).rows[0].cells[-1].text == "–"
+    assert build_effects_table(result).rows[0].cells[-1].text == "–"
 
 
 @pytest.mark.parametrize(
@@ -227,28 +233,30 @@ def test_the_same_difference_in_all_data_sets_has_no_t_test():
 def test_two_data_sets_have_no_test_over_data_sets_and_say_so(differences, words):
     result = of_datasets(*differences)
     assert (result.num_datasets, result.friedman_p_datasets) == (0, None)
-    assert [column.name for column in effects(result).columns][-1] == "scenarios"
+    assert [column.name for column in build_effects_table(result).columns][-1] == "scenarios"
     assert words in result.remarks[-1]
 
 
 def test_scenarios_of_one_data_set_are_said_to_share_its_images():
     columns = scores(a=[1.0] * 8, b=[index / 10 for index in range(8)])
-    result = compare_scores(columns, "score", dataset_of=lambda _: "digits")
+    result = compare_scores(columns, "score", find_dataset=lambda _: "digits")
     assert "one data set" in result.remarks[-1]
     assert "not independent" in result.remarks[-1]
-    assert "not independent" in significance(result).caption
-    assert "not independent" in effects(result).caption
+    assert "not independent" in build_significance_table(result).caption
+    assert "not independent" in build_effects_table(result).caption
 
 
 def test_scenarios_of_as_many_data_sets_are_independent_and_tested_once():
-    result = compare_scores(scores(a=[1.0] * 8, b=[0.0] * 8), "score", dataset_of=str)
+    result = compare_scores(scores(a=[1.0] * 8, b=[0.0] * 8), "score", find_dataset=str)
     assert result.num_datasets == 0
     assert not any("independent" in remark for remark in result.remarks)
 
 
 def test_effects_have_wins_interval_and_p_beside_each_other():
     """`a` wins 7 of 8 and loses by the least: ranks 35 to 1 of 36; 2 x 2 of 2^8 choices are as far."""
-    table = effects(compare_scores(scores(a=[-0.1, 1, 2, 3, 4, 5, 6, 7], b=[0.0] * 8), "last PF1"))
+    table = build_effects_table(
+        compare_scores(scores(a=[-0.1, 1, 2, 3, 4, 5, 6, 7], b=[0.0] * 8), "last PF1")
+    )
     assert table.name == "effects-last-pf1"
     assert [f"{column.group} {column.name}".strip() for column in table.columns] == [
         *("scenarios better", "scenarios equal", "scenarios worse", "effect", "low", "high"),
@@ -267,7 +275,7 @@ def test_a_study_is_compared_by_a_measure():
         for clients in (10, 15, 20, 25, 30, 35)
         for name, labels in (("fedavg", ONE), ("briggs", [range(6)] * 2), ("ocfl-hdbscan", WHOLE))
     ]
-    result = compare(make_study(runs, [make_run("sattler", clients=10)]), FINAL_ARI)
+    result = compare_algorithms(make_study(runs, [make_run("sattler", clients=10)]), FINAL_ARI)
     assert (result.measure, result.algorithms, result.ranks) == (
         "final ARI",
         ("ocfl-hdbscan", "briggs"),
@@ -283,7 +291,7 @@ def test_the_significance_table_of_two_algorithms_marks_the_better_one_and_has_n
     result = compare_scores(scores(b=[0.0] * 6, a=[1.0, 2, 3, 4, 5, 6]), "last PF1")
     assert result.friedman_p is None
     assert by_pair(result) == {("a", "b"): 2 / 64}
-    table = significance(result)
+    table = build_significance_table(result)
     assert table.name == "significance-last-pf1"
     assert [column.name for column in table.columns] == ["rank", "a", "b"]
     assert [[cell.text for cell in row.cells] for row in table.rows] == [
@@ -296,7 +304,7 @@ def test_the_significance_table_of_two_algorithms_marks_the_better_one_and_has_n
 
 
 def test_the_significance_table_without_algorithms_has_only_the_remark():
-    table = significance(compare_scores({}, "score"))
+    table = build_significance_table(compare_scores({}, "score"))
     assert table.rows == ()
     assert table.caption.startswith("Nothing to compare")
     assert "Average rank" not in table.caption

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from math import isnan
 
-from fedgrid.tracking.scoring.run import scored_on_line, stopped_line
+from fedgrid.tracking.scoring.run import format_early_stops, format_validation_scores
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table
 from tests.helpers.studies import ONE, WHOLE, make_result, make_run, make_study
 
@@ -86,9 +86,12 @@ def test_lines_on_runs_count_those_on_validation_images_and_those_that_stopped_e
     tested, validated = (
         replace(make_run(), values={"split.scored_on": images}) for images in ("test", "validation")
     )
-    assert scored_on_line([tested]) == ""
-    assert "1 of 2 runs are on validation images" in scored_on_line([tested, validated])
+    assert format_validation_scores([tested]) == ""
+    assert "1 of 2 runs are on validation images" in format_validation_scores([tested, validated])
     long, short = (replace(make_run(), rounds=rounds, values={"training.rounds": 9}) for rounds in (9, 4))
     assert (long.stopped, short.stopped) == ("", "stopped after round 4 of 9")
-    assert stopped_line([long, short]) == "Stopped early (training.stop_after): 1 of 2 runs, after round 4."
-    assert stopped_line([long]) == ""
+    assert (
+        format_early_stops([long, short])
+        == "Stopped early (training.stop_after): 1 of 2 runs, after round 4."
+    )
+    assert format_early_stops([long]) == ""

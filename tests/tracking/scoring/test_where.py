@@ -4,7 +4,7 @@ import pytest
 
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.load import load_grid
-from fedgrid.grids.results.runs import describe
+from fedgrid.grids.results.runs import describe_configs
 from fedgrid.tracking.scoring.study import Study
 from tests.helpers.small_grid import NOWHERE
 
@@ -23,7 +23,9 @@ training: {rounds: 30}
 def study(tmp_path_factory):
     folder = tmp_path_factory.mktemp("where")
     (folder / "mine.yaml").write_text(GRID)
-    runs = describe(load_grid(str(folder / "mine.yaml"), {}, [], NOWHERE).runs, Storage(folder / "runs"))
+    runs = describe_configs(
+        load_grid(str(folder / "mine.yaml"), {}, [], NOWHERE).runs, Storage(folder / "runs")
+    )
     return Study("mine", runs)
 
 

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from fedgrid.tracking.papers.ocfl.tables import against_published
-from fedgrid.tracking.papers.sections import paper_sections
-from fedgrid.tracking.report.contents import report_page
+from fedgrid.tracking.papers.ocfl.tables import build_published_tables
+from fedgrid.tracking.papers.sections import build_paper_sections
+from fedgrid.tracking.report.contents import build_report_page
 from tests.helpers.studies import WHOLE, make_result, make_run, make_study
 
 OF_OURS = re.compile(r"\b(ours?|plain|here|similarity_over)\b", re.IGNORECASE)
@@ -35,7 +35,7 @@ def words(table):
 
 @pytest.fixture(scope="module")
 def archived():
-    return against_published(study(*ALGORITHMS, is_archived=True))
+    return build_published_tables(study(*ALGORITHMS, is_archived=True))
 
 
 def named(tables, name):
@@ -48,8 +48,8 @@ def test_no_sentence_in_a_report_of_the_archive_is_about_runs_of_ours(archived):
         assert not OF_OURS.search(words(table)), table.name
         assert table.caption.startswith("Archive / published, both in the published conventions.")
     archived = study(*ALGORITHMS, is_archived=True)
-    page = report_page(archived, published=True, papers=paper_sections(archived))
-    for item in (*page.tables(), *page.plates()):
+    page = build_report_page(archived, published=True, papers=build_paper_sections(archived))
+    for item in (*page.list_tables(), *page.list_figures()):
         assert not OF_OURS.search(item.caption), item.name
 
 
@@ -70,11 +70,11 @@ def test_what_is_known_of_the_published_runs_stands_beside_the_archive(archived)
 
 
 def test_runs_of_ours_as_published_share_the_mistake_and_have_no_note_on_it():
-    [table, *_] = against_published(study("briggs-as-published", is_archived=False))
+    [table, *_] = build_published_tables(study("briggs-as-published", is_archived=False))
     assert not any("place of distances" in note for note in table.notes.values())
 
 
 @pytest.mark.parametrize("is_archived", [True, False])
 def test_head_of_a_report_says_where_archived_runs_come_from(is_archived):
-    facts = dict(report_page(study("fedavg", is_archived=is_archived)).facts)
+    facts = dict(build_report_page(study("fedavg", is_archived=is_archived)).facts)
     assert facts.get("source") == ("the OCFL authors' archive" if is_archived else None)

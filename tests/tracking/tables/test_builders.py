@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 
 from fedgrid.tracking.tables.clustering import (
-    clustering,
-    exactly_right,
+    build_clustering_table,
+    build_exactly_right_table,
+    build_published_rounds_table,
+    build_rounds_table,
     published_clustering,
-    published_rounds,
-    rounds,
 )
 from fedgrid.tracking.tables.formats import to_csv
 from fedgrid.tracking.tables.personalisation import (
     LAST,
     MEAN,
-    fairness,
-    personalisation,
-    published_personalisation,
+    build_fairness_table,
+    build_personalisation_table,
+    build_published_personalisation_table,
 )
-from fedgrid.tracking.tables.scenarios import overview, per_scenario
+from fedgrid.tracking.tables.scenarios import build_scenarios_table, overview
 from fedgrid.tracking.tables.table import ABSENT, NONE
 from tests.helpers.studies import ONE, TRUTH_K, WHOLE, make_result, make_run, make_study, read_texts
 
@@ -73,7 +73,7 @@ def test_a_split_that_is_none_of_the_papers_stands_after_theirs():
     splits = ("nonoverlapping-balanced", "overlapping-balanced", "majority")
     assert study.splits == splits
     assert study.scenarios == tuple(("mnist", clients, split) for clients in (10, 15) for split in splits)
-    groups = [column.group for column in clustering(study.where(clients=10), final=True).columns]
+    groups = [column.group for column in build_clustering_table(study.where(clients=10), final=True).columns]
     assert list(dict.fromkeys(groups)) == ["nonoverlapping balanced", "overlapping balanced", "majority"]
 
 
@@ -114,7 +114,9 @@ def test_a_table_of_one_data_set_and_number_of_clients_refuses_two():
     with pytest.raises(ValueError, match="values of clients .*15, 30"):
         published_clustering(study)
     with pytest.raises(ValueError, match="values of dataset .*mnist, digits"):
-        rounds(make_study([make_result(make_run(dataset=name), ONE) for name in ("mnist", "digits")]))
+        build_rounds_table(
+            make_study([make_result(make_run(dataset=name), ONE) for name in ("mnist", "digits")])
+        )
 
 
 def test_the_right_scores_have_homogeneity_and_completeness():
@@ -123,21 +125,21 @@ def test_the_right_scores_have_homogeneity_and_completeness():
     """
     study = by_name(fedavg=[ONE], briggs=[SINGLES], ocfl_hdbscan=[LATE])
     complete = 1 - np.log(3) / np.log(6)
-    assert read_texts(clustering(study, final=False)) == {
+    assert read_texts(build_clustering_table(study, final=False)) == {
         "fedavg": ["0.000", "0.000", "0.000", "1.000"],
         "briggs": ["0.000", "0.000", "1.000", f"{complete:.3f}"],
         "ocfl-hdbscan": ["0.500", "0.500", "0.500", "1.000"],
     }
-    assert read_texts(clustering(study, final=True))["ocfl-hdbscan"] == ["1.000"] * 4
-    assert clustering(study, final=True).name == "clustering-final-mnist-15"
+    assert read_texts(build_clustering_table(study, final=True))["ocfl-hdbscan"] == ["1.000"] * 4
+    assert build_clustering_table(study, final=True).name == "clustering-final-mnist-15"
 
 
 def test_table_2_counts_from_1_and_has_a_dash_for_never():
-    table = published_rounds(
+    table = build_published_rounds_table(
         by_name(fedavg=[ONE], sattler=[LATE], ocfl_hdbscan=[LATE, ONE]).where(algorithm="sattler")
     )
     assert read_texts(table) == {"sattler": ["2"]}
-    table = published_rounds(by_name(fedavg=[ONE], ocfl_hdbscan=[LATE, ONE]))
+    table = build_published_rounds_table(by_name(fedavg=[ONE], ocfl_hdbscan=[LATE, ONE]))
     assert read_texts(table) == {"fedavg": [NONE], "ocfl-hdbscan": ["2.0 (1/2)"]}
     assert table.rows[0].cells[0].value == 1.0
     assert table.name == "table2-mnist-15"
@@ -147,7 +149,7 @@ def test_rounds_are_the_first_decision_and_the_last_change():
     """A decision for one cluster is a clustering round without a change."""
     decided = make_result(make_run("ocfl-affinity"), ONE, clustered=[2])
     study = make_study([decided, *by_name(fedavg=[ONE], sattler=[[(0, 1, 1, 1, 1, 1), TRUTH_K]]).finished])
-    assert read_texts(rounds(study)) == {
+    assert read_texts(build_rounds_table(study)) == {
         "ocfl-affinity": ["2", NONE],
         "fedavg": [NONE, NONE],
         "sattler": ["1", "2"],
@@ -160,7 +162,7 @@ def test_exactly_right_counts_finished_runs_and_says_how_many_there_are_to_be():
         make_result(make_run("sattler", dataset="digits"), LATE),
         make_result(make_run("fedavg", dataset="digits"), ONE),
     ]
-    table = exactly_right(make_study(results, [make_run("fedavg"), make_run("sattler", seed=2)]))
+    table = build_exactly_right_table(make_study(results, [make_run("fedavg"), make_run("sattler", seed=2)]))
     assert [column.name for column in table.columns] == ["sattler", "fedavg"]
     assert read_texts(table) == {
         "mnist": ["1/2 of 3", ""],
@@ -179,7 +181,7 @@ def test_personalisation_is_averaged_over_rounds_seeds_and_scenarios():
     study = make_study(
         [scored("sattler", [0.2, 0.4]), scored("sattler", [0.2, 0.8], split="overlapping-balanced")]
     )
-    table = personalisation(study)
+    table = build_personalisation_table(study)
     assert table.name == "personalisation-mnist"
     headings = [(column.group, column.name) for column in table.columns]
     cells = dict(zip(headings, table.rows[0].cells, strict=True))
@@ -188,25 +190,25 @@ def test_personalisation_is_averaged_over_rounds_seeds_and_scenarios():
     assert cells["last round", "pers. F1"].text == "0.600"
     assert cells["last round", "gen. F1"].text == "0.200"
     assert cells["last round", "gap"].text == NONE
-    assert published_personalisation(study).name == "personalisation-published-mnist"
+    assert build_published_personalisation_table(study).name == "personalisation-published-mnist"
 
 
 def test_a_published_gf1_that_was_not_tested_has_its_reason_in_the_caption():
     untested = scored("sattler", [0.2], curve="published_pf1")
     tested = make_result(make_run("briggs"), WHOLE, curves={"published_pf1": [0.3], "published_gf1": [0.1]})
-    table = published_personalisation(make_study([untested, tested]))
+    table = build_published_personalisation_table(make_study([untested, tested]))
     assert "of 1 of 2 finished runs" in table.caption
     assert "evaluation.local_server: true" in table.caption
     texts = {row.name: [cell.text for cell in row.cells[:2]] for row in table.rows}
     assert texts == {"briggs": ["0.300", "0.100"], "sattler": ["0.200", NONE]}
-    assert "local_server" not in published_personalisation(make_study([tested])).caption
+    assert "local_server" not in build_published_personalisation_table(make_study([tested])).caption
 
 
 def test_local_models_tested_in_the_last_round_only_have_a_dash_for_the_mean():
     curves = {"published_pf1": [0.3, 0.5], "published_gf1": [np.nan, 0.1]}
     run = make_result(make_run(), WHOLE, curves=curves)
     run = replace(run, scores={**run.scores, "published_gf1": None})
-    table = published_personalisation(make_study([run]))
+    table = build_published_personalisation_table(make_study([run]))
     places = [(column.group, column.name) for column in table.columns]
     cells = dict(zip(places, table.rows[0].cells, strict=True))
     assert [cells[span, name].text for span in (MEAN, LAST) for name in ("PF1", "GF1")] == [
@@ -222,7 +224,7 @@ def test_a_mean_over_scenarios_has_the_spread_of_its_seeds():
         for seed, scores in enumerate([(0.2, 0.4), (0.4, 0.8)])
         for score, split in zip(scores, ("nonoverlapping-balanced", "overlapping-balanced"), strict=True)
     ]
-    table = personalisation(make_study(runs))
+    table = build_personalisation_table(make_study(runs))
     cell = table.rows[0].cells[0]
     assert (cell.text, cell.count, cell.seeds) == ("0.450 ± 0.212", 4, 2)
     assert "2 seeds: mean ± standard deviation" in table.caption
@@ -235,13 +237,15 @@ def test_a_mean_over_scenarios_that_misses_some_says_so():
         scored("sattler", [0.4], seed=1),
         scored("sattler", [0.8], split="overlapping-balanced"),
     ]
-    table = personalisation(make_study(runs, [make_run("sattler", split="overlapping-balanced", seed=1)]))
+    table = build_personalisation_table(
+        make_study(runs, [make_run("sattler", split="overlapping-balanced", seed=1)])
+    )
     cell = table.rows[0].cells[0]
     assert (cell.text, cell.tone, cell.spread) == ("0.550 (3/4)", "partial", None)
 
 
 def test_several_data_sets_have_a_part_each_and_one_of_all():
-    table = personalisation(
+    table = build_personalisation_table(
         make_study([make_result(make_run(dataset=name), ONE) for name in ("mnist", "digits")])
     )
     assert [row.section for row in table.rows] == ["mnist", "digits", "all scenarios"]
@@ -268,7 +272,7 @@ def test_the_table_of_all_scenarios_names_the_unfinished_runs_of_a_row():
         by_name(fedavg=[WHOLE]).finished,
         [make_run(seed=1), make_run("sattler", split="overlapping-balanced")],
     )
-    lines = list(csv.DictReader(io.StringIO(to_csv(per_scenario(study)))))
+    lines = list(csv.DictReader(io.StringIO(to_csv(build_scenarios_table(study)))))
     assert [line["algorithm"] for line in lines] == ["fedavg", "sattler"]
     assert [line["split"] for line in lines] == ["nonoverlapping-balanced", "overlapping-balanced"]
     assert [line["as published: RAND"] for line in lines] == ["1.0", ""]
@@ -280,7 +284,7 @@ def test_fairness_has_the_worst_client_jains_index_the_gap_in_loss_and_the_sizes
     curves = {"worst_client_accuracy": (0.1, 0.3), "jain_index": (0.5, 0.9), "learning_gap_loss": (2, 4)}
     curves["worst_tenth_accuracy"] = (0.2, 0.4)
     uneven = make_result(make_run("sattler"), [(0,) * 6, (0, 0, 0, 0, 0, 1)], curves=curves)
-    table = fairness(make_study([uneven, make_result(make_run("fedavg"), ONE)]))
+    table = build_fairness_table(make_study([uneven, make_result(make_run("fedavg"), ONE)]))
     assert table.name == "fairness-mnist"
     assert [f"{column.group}: {column.name}" for column in table.columns] == [
         *(f"mean over rounds: {name}" for name in ("worst tenth", "worst client", "Jain", "gap in loss")),

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from scipy.stats import ttest_rel
 
-from fedgrid.tracking.scoring.paired_tests import by_seed, seeds_test
+from fedgrid.tracking.scoring.paired_tests import compute_seeds_p, differences_by_seed
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.by_axes import by_axes
 from fedgrid.tracking.tables.formats import to_csv, to_latex, to_markdown
@@ -159,14 +159,16 @@ def test_less_is_better_of_a_loss():
 def test_seeds_that_one_of_two_lacks_in_a_scenario_are_in_no_pair():
     one = {("a", 0): 1.0, ("b", 0): 3.0, ("a", 1): 5.0, ("b", 1): 5.0, ("a", 2): 9.0, ("b", 2): 9.0}
     other = {("a", 0): 0.0, ("b", 0): 0.0, ("a", 1): 5.0, ("b", 1): 4.0, ("a", 2): 0.0}
-    assert by_seed(one, other).tolist() == [2.0, 0.5]
+    assert differences_by_seed(one, other).tolist() == [2.0, 0.5]
 
 
 @pytest.mark.parametrize(("differences", "p"), [([1.0, 1.0], None), ([0.0] * 3, 1.0), ([0.25] * 3, 0.0)])
 def test_equal_differences_have_the_limit_of_p_and_two_seeds_none(differences, p):
     assert (
-        seeds_test(
-            by_seed({("a", at): x for at, x in enumerate(differences)}, {("a", at): 0.0 for at in range(3)})
+        compute_seeds_p(
+            differences_by_seed(
+                {("a", at): x for at, x in enumerate(differences)}, {("a", at): 0.0 for at in range(3)}
+            )
         )
         == p
     )

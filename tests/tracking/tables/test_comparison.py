@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedgrid.tracking.tables.comparison import compare, paired_algorithms, unpaired_line
+from fedgrid.tracking.tables.comparison import build_comparison_tables, describe_unpaired, pair_algorithms
 from tests.helpers.studies import ONE, TRUTH_K, WHOLE, make_result, make_run, make_study
 
 LATE = [(0,) * 6, TRUTH_K]
@@ -29,11 +29,11 @@ def test_equal_names_are_paired_first_and_then_what_stands_beside_the_same_publi
         "other",
         *((make_run(name), ONE) for name in ("ocfl-hdbscan-as-published", "sattler-as-published", "sattler")),
     )
-    assert paired_algorithms(one, other) == {
+    assert pair_algorithms(one, other) == {
         "sattler": "sattler",
         "ocfl-hdbscan": "ocfl-hdbscan-as-published",
     }
-    assert {row.name for row in compare(one, other)[0].rows} == {
+    assert {row.name for row in build_comparison_tables(one, other)[0].rows} == {
         *("sattler", "ocfl-hdbscan / ocfl-hdbscan-as-published"),
     }
 
@@ -46,7 +46,7 @@ def test_means_difference_and_p_over_six_pairs():
     other = grid(
         "other", *((make_run("sattler", clients=n, split=f"nonoverlapping-{b}"), LATE) for n, b in SPLITS)
     )
-    table = table_of(compare(one, other), "compare-mean-ari")
+    table = table_of(build_comparison_tables(one, other), "compare-mean-ari")
     assert [column.name for column in table.columns] == [
         *("pairs", "one", "other", "difference", "effect", "low", "high", "p"),
     ]
@@ -55,7 +55,7 @@ def test_means_difference_and_p_over_six_pairs():
     assert [cell.text for cell in row.cells] == ["6", "1.000", "0.500", "+0.500", *["1.00"] * 3, "0.031"]
     assert row.cells[3].tone == "better"
     assert row.cells[-1].value == pytest.approx(2 / 64)
-    final = table_of(compare(one, other), "compare-final-ari").rows[0]
+    final = table_of(build_comparison_tables(one, other), "compare-final-ari").rows[0]
     assert [cell.text for cell in final.cells] == ["6", "1.000", "1.000", "0.000", *["0.00"] * 3, "–"]
     assert final.cells[3].tone == ""
 
@@ -69,7 +69,7 @@ def test_four_pairs_that_differ_among_eight_have_an_effect_and_no_p():
     ]
     one = grid("one", *((run, WHOLE) for run in runs))
     other = grid("other", *((run, LATE if run.clients > 30 else WHOLE) for run in runs))
-    (row,) = table_of(compare(one, other), "compare-mean-ari").rows
+    (row,) = table_of(build_comparison_tables(one, other), "compare-mean-ari").rows
     assert row.cells[4].text == "0.72"
     assert row.cells[-1].text == "–"
 
@@ -78,7 +78,7 @@ def test_runs_are_paired_by_seed_and_seeds_of_one_grid_alone_are_left_out():
     """Seeds 1 and 2 are common, with scores 0 and 1 against 1 and 1: their deviation is sqrt(1 / 2)."""
     one = grid("one", *((make_run("sattler", seed=n), WHOLE if n != 1 else ONE) for n in (0, 1, 2)))
     other = grid("other", *((make_run("sattler", seed=n), WHOLE) for n in (1, 2, 7)))
-    tables = compare(one, other)
+    tables = build_comparison_tables(one, other)
     assert texts(table_of(tables, "compare-final-ari")) == [
         ("mnist", "sattler", "1", "0.500 ± 0.707", "1.000 ± 0.000", "-0.500", *["–"] * 4)
     ]
@@ -92,14 +92,14 @@ def test_grids_without_a_common_seed_cannot_be_paired():
         grid("one", (make_run("sattler"), WHOLE)),
         grid("other", (make_run("sattler", seed=7), WHOLE)),
     )
-    assert not any(table.rows for table in compare(one, other))
-    assert "0 (one) and 7 (other)" in unpaired_line(one, other)
+    assert not any(table.rows for table in build_comparison_tables(one, other))
+    assert "0 (one) and 7 (other)" in describe_unpaired(one, other)
 
 
 def test_runs_of_the_archive_which_has_no_seeds_are_paired_with_all_seeds():
     one = grid("one", *((make_run("sattler", seed=n), labels) for n, labels in ((3, WHOLE), (4, ONE))))
     archived = replace(make_run("sattler"), is_archived=True)
-    tables = compare(one, grid("other", (archived, WHOLE)))
+    tables = build_comparison_tables(one, grid("other", (archived, WHOLE)))
     assert texts(tables[0]) == [("mnist", "sattler", "1", "0.500 ± 0.707", "1.000", "-0.500", *["–"] * 4)]
     assert "other has no seeds" in tables[0].caption
 
@@ -108,7 +108,7 @@ def test_cells_without_a_partner_are_counted_named_and_in_no_mean():
     late = make_run("sattler", split="overlapping-balanced")
     one = grid("one", (make_run("sattler"), WHOLE), (late, ONE))
     other = grid("other", (make_run("sattler"), WHOLE), (make_run("fedavg"), ONE), lacking=[late])
-    tables = compare(one, other)
+    tables = build_comparison_tables(one, other)
     assert texts(tables[0]) == [("mnist", "sattler", "1", "1.000", "1.000", "0.000", *["–"] * 4)]
     assert tables[0].caption.count("1 pair of scenario and algorithm") == 1
     assert (
@@ -123,7 +123,7 @@ def test_a_measure_that_one_grid_lacks_is_in_no_pair():
     one, other = (
         grid(name, (make_run("sattler"), labels)) for name, labels in (("one", LATE), ("other", ONE))
     )
-    tables = compare(one, other)
+    tables = build_comparison_tables(one, other)
     assert texts(table_of(tables, "compare-clustering-round")) == [("mnist", "sattler", "0 of 1", *["–"] * 7)]
     assert texts(tables[-1]) == [
         (
@@ -136,7 +136,9 @@ def test_a_measure_that_one_grid_lacks_is_in_no_pair():
 
 
 def test_grids_with_nothing_in_common_have_empty_tables_whose_caption_says_so():
-    tables = compare(grid("one", (make_run("sattler"), ONE)), grid("other", (make_run("fedavg"), ONE)))
+    tables = build_comparison_tables(
+        grid("one", (make_run("sattler"), ONE)), grid("other", (make_run("fedavg"), ONE))
+    )
     assert all(not table.rows for table in tables)
     assert "0 pairs" in tables[0].caption
 
@@ -152,9 +154,9 @@ def test_pairs_that_differ_in_more_than_the_grid_say_in_what():
         "one", {"training.rounds": "5", "participation": "1", "seed": "0", "algorithm.threshold": "0.3"}
     )
     other = grid("other", {"training.rounds": "10", "participation": "1", "seed": "1"})
-    caption = compare(one, other)[0].caption
+    caption = build_comparison_tables(one, other)[0].caption
     assert (
         "Runs of a pair differ in: algorithm.threshold (0.3 against none), training.rounds (5 against 10)."
         in caption
     )
-    assert "differ in" not in compare(one, grid("same", one.runs[0].keys))[0].caption
+    assert "differ in" not in build_comparison_tables(one, grid("same", one.runs[0].keys))[0].caption

@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 
 from fedgrid.tracking import figures
-from fedgrid.tracking.tables.cost import before_training, has_messages, last_sent, over_epsilon, until_final
+from fedgrid.tracking.tables.cost import (
+    build_epsilon_table,
+    build_messages_table,
+    find_last_paid_round,
+    has_messages,
+    sum_bytes_until_final,
+)
 from tests.helpers.studies import ONE, TRUTH_K, WHOLE, make_result, make_run, make_study
 
 SAID = {
@@ -32,15 +38,15 @@ def test_messages_and_updates_are_counted_alike():
     said = make_result(make_run("embeddings"), WHOLE, curves=SAID)
     silent = make_result(make_run("ocfl-kmeans"), LATER, curves=SILENT)
     never = make_result(make_run("fedavg"), ONE, curves=SILENT)
-    table = before_training(make_study([said, silent, never]))
+    table = build_messages_table(make_study([said, silent, never]))
     assert row(table, "embeddings") == ["80", "2.000", "4.0", "2.000", "1.000"]
     assert row(table, "ocfl-kmeans") == ["0", "0.000", "–", "2.000", "1.000"]
     assert row(table, "fedavg")[3] == "–"
 
 
 def test_clusters_that_change_are_final_later():
-    assert until_final(make_result(make_run("embeddings"), LATER, curves=SAID)) == 4e6
-    assert until_final(make_result(make_run("ifca"), WHOLE, curves=SILENT)) == 1e6
+    assert sum_bytes_until_final(make_result(make_run("embeddings"), LATER, curves=SAID)) == 4e6
+    assert sum_bytes_until_final(make_result(make_run("ifca"), WHOLE, curves=SILENT)) == 1e6
 
 
 @pytest.mark.parametrize(("curves", "expected"), [(SAID, True), (SILENT, False)])
@@ -85,7 +91,7 @@ def study(solo=True, telling=False):
 
 class TestTable:
     def test_has_the_epsilon_of_each_algorithm_in_each_setting(self):
-        table = over_epsilon(study(telling=True))
+        table = build_epsilon_table(study(telling=True))
         rows = [(row.section, row.name, *(cell.text for cell in row.cells)) for row in table.rows]
         assert rows == [
             ("uplink clip 1", "ocfl-hdbscan", "–", "1.000", "0.900"),
@@ -105,16 +111,16 @@ class TestTable:
         whole, *_ = study(solo=False).finished
         keys = {"privacy.delta": "1e-05", "privacy.epsilon": "8"}
         spent = replace(whole, values=keys, curves={**whole.curves, "epsilon": np.array([3.0, 6.0, 6.0])})
-        table = over_epsilon(make_study([spent]))
+        table = build_epsilon_table(make_study([spent]))
         assert [column.name for column in table.columns][:2] == ["epsilon", "sends until"]
         assert [cell.text for cell in table.rows[0].cells][1] == "2"
-        assert last_sent(np.array([0.0, 0.0])) == 0
-        assert last_sent(np.array([inf, inf, inf])) == 3
+        assert find_last_paid_round(np.array([0.0, 0.0])) == 0
+        assert find_last_paid_round(np.array([inf, inf, inf])) == 3
 
     def test_has_the_largest_epsilon_of_any_run(self):
         """One seed asked its clients more often than the other."""
         runs = [result("fedavg", "noise", epsilon, ONE, 0.5, seed) for seed, epsilon in enumerate((3.0, 5.0))]
-        [row] = over_epsilon(make_study(runs)).rows
+        [row] = build_epsilon_table(make_study(runs)).rows
         assert row.cells[0].value == 5.0
 
 

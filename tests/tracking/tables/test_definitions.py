@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedgrid.tracking.tables.personalisation import definitions
+from fedgrid.tracking.tables.personalisation import build_definitions_table
 from tests.helpers.studies import TRUTH_K, make_result, make_run, make_study
 
 NAN = float("nan")
@@ -28,7 +28,7 @@ def test_each_paper_has_its_own_number_of_one_run():
         "global_accuracy": [0.0] * 5 + [0.65],
         "global_own_accuracy": [0.0] * 5 + [0.55],
     }
-    assert values(definitions(study(**curves))) == pytest.approx(
+    assert values(build_definitions_table(study(**curves))) == pytest.approx(
         {
             ("OCFL", "last round"): 0.8,
             ("FLIS", "last local model"): 0.9,
@@ -43,15 +43,15 @@ def test_each_paper_has_its_own_number_of_one_run():
 
 def test_the_mean_of_the_last_rounds_leaves_out_rounds_without_a_test():
     """With a test in every third round, the last 5 have rounds 3 and 6: (.3 + .6) / 2."""
-    found = values(definitions(study(asked_accuracy=[NAN, NAN, 0.3, NAN, NAN, 0.6])))
+    found = values(build_definitions_table(study(asked_accuracy=[NAN, NAN, 0.3, NAN, NAN, 0.6])))
     assert found["Prigent", "asked, last 5"] == pytest.approx(0.45)
 
 
 def test_a_run_whose_last_rounds_have_no_test_has_its_last_one():
-    found = values(definitions(study(asked_accuracy=[0.3, NAN, NAN, NAN, NAN, NAN])))
+    found = values(build_definitions_table(study(asked_accuracy=[0.3, NAN, NAN, NAN, NAN, NAN])))
     assert found["Prigent", "asked, last 5"] == pytest.approx(0.3)
 
 
 def test_definitions_that_no_run_recorded_are_left_out():
-    table = definitions(study(personalised_accuracy=[0.5] * 6))
+    table = build_definitions_table(study(personalised_accuracy=[0.5] * 6))
     assert [(column.group, column.name) for column in table.columns] == [("OCFL", "last round")]

@@ -10,18 +10,18 @@ import pytest
 from fedgrid.tracking.tables.formats import to_csv, to_latex, to_markdown
 from fedgrid.tracking.tables.table import (
     ABSENT,
-    FAR,
+    FAR_NOTE,
     NONE,
     Cell,
     Column,
     Row,
     Table,
-    bold_best,
-    embolden,
-    fixed,
+    build_seed_mean_cell,
+    build_share_cell,
+    embolden_best,
+    embolden_columns,
+    format_fixed,
     letter_notes,
-    number,
-    share,
 )
 
 NAN = float("nan")
@@ -42,18 +42,23 @@ NAN = float("nan")
 )
 def test_a_number_says_what_it_is_the_mean_of(values, expected, text, tone):
     """The standard deviation of 0.8 and 1.0 is sqrt(0.02 / 1) = 0.1414."""
-    cell = number(values, expected=expected)
+    cell = build_seed_mean_cell(values, expected=expected)
     assert (cell.text, cell.tone) == (text, tone)
 
 
 def test_a_number_keeps_value_spread_and_count_in_full():
-    cell = number([0.8, 1.0], expected=2)
+    cell = build_seed_mean_cell([0.8, 1.0], expected=2)
     assert (cell.value, cell.count) == (0.9, 2)
     assert cell.spread == pytest.approx(0.02**0.5)
 
 
 def test_halves_are_rounded_away_from_zero():
-    assert [fixed(0.345, 2), fixed(-0.345, 2), fixed(-0.0049, 2), fixed(2.5, 0)] == [
+    assert [
+        format_fixed(0.345, 2),
+        format_fixed(-0.345, 2),
+        format_fixed(-0.0049, 2),
+        format_fixed(2.5, 0),
+    ] == [
         "0.35",
         "-0.35",
         "0.00",
@@ -62,7 +67,11 @@ def test_halves_are_rounded_away_from_zero():
 
 
 def test_a_share_of_some_of_the_runs_says_of_how_many():
-    assert [share(31, 40, 40).text, share(31, 38, 40).text, share(0, 0, 40).text] == [
+    assert [
+        build_share_cell(31, 40, 40).text,
+        build_share_cell(31, 38, 40).text,
+        build_share_cell(0, 0, 40).text,
+    ] == [
         "31/40",
         "31/38 of 40",
         "",
@@ -71,22 +80,30 @@ def test_a_share_of_some_of_the_runs_says_of_how_many():
 
 def test_bold_is_the_best_and_what_is_printed_like_it():
     """0.904 is printed 0.90, as the best is; a dash does not compete."""
-    cells = [number([0.9049]), number([0.904]), number([0.1]), Cell(NONE, 1.0)]
-    assert [cell.bold for cell in embolden(cells)] == [True, True, False, False]
-    assert [cell.bold for cell in embolden(cells, highest=False)] == [False, False, True, False]
+    cells = [
+        build_seed_mean_cell([0.9049]),
+        build_seed_mean_cell([0.904]),
+        build_seed_mean_cell([0.1]),
+        Cell(NONE, 1.0),
+    ]
+    assert [cell.bold for cell in embolden_best(cells)] == [True, True, False, False]
+    assert [cell.bold for cell in embolden_best(cells, highest=False)] == [False, False, True, False]
 
 
-@pytest.mark.parametrize("lacking", [Cell(), number([0.99], expected=2)])
+@pytest.mark.parametrize("lacking", [Cell(), build_seed_mean_cell([0.99], expected=2)])
 def test_none_is_best_as_long_as_a_competitor_is_not_there(lacking):
-    assert not any(cell.bold for cell in embolden([number([0.9]), number([0.1]), lacking]))
+    assert not any(
+        cell.bold
+        for cell in embolden_best([build_seed_mean_cell([0.9]), build_seed_mean_cell([0.1]), lacking])
+    )
 
 
 def test_bold_is_by_section_and_never_where_neither_end_is_better():
     rows = [
-        Row(name, (number([score]), number([score])), section)
+        Row(name, (build_seed_mean_cell([score]), build_seed_mean_cell([score])), section)
         for name, score, section in [("x", 0.1, "mnist"), ("y", 0.2, "mnist"), ("x", 0.0, "digits")]
     ]
-    bold = bold_best(rows, [Column("best", highest=True), Column("none")])
+    bold = embolden_columns(rows, [Column("best", highest=True), Column("none")])
     assert [row.cells[0].bold for row in bold] == [False, True, True]
     assert not any(row.cells[1].bold for row in bold)
 
@@ -96,25 +113,25 @@ def table() -> Table:
     rows = (
         Row(
             "A & B",
-            (replace(number([0.8, 1.0], expected=2), bold=True), Cell(NONE, 0.0), Cell("50 %")),
+            (replace(build_seed_mean_cell([0.8, 1.0], expected=2), bold=True), Cell(NONE, 0.0), Cell("50 %")),
             "mnist",
         ),
         Row(
             "C",
-            (Cell(), Cell("-0.10 / 0.25", -0.1, notes=(FAR, "more"), reference=0.25), Cell(ABSENT)),
+            (Cell(), Cell("-0.10 / 0.25", -0.1, notes=(FAR_NOTE, "more"), reference=0.25), Cell(ABSENT)),
             "mnist",
         ),
         Row("C", (Cell("0.10", 0.1), Cell(NONE), Cell("x|y")), "x_y", ("why",)),
     )
-    notes = {"more": "More.", "unused": "Unused.", "why": "Because 1 < 2.", FAR: "Far."}
+    notes = {"more": "More.", "unused": "Unused.", "why": "Because 1 < 2.", FAR_NOTE: "Far."}
     return Table("t", "Title", "A caption.", columns, rows, "algorithm", notes, "data set")
 
 
 def test_notes_are_lettered_in_the_order_of_their_first_mention():
     named = letter_notes(table())
-    assert named.notes == {FAR: "Far.", "a": "Because 1 < 2.", "b": "More."}
+    assert named.notes == {FAR_NOTE: "Far.", "a": "Because 1 < 2.", "b": "More."}
     assert named.columns[0].notes == named.rows[2].notes == ("a",)
-    assert named.rows[1].cells[1].notes == (FAR, "b")
+    assert named.rows[1].cells[1].notes == (FAR_NOTE, "b")
 
 
 def test_csv_has_full_digits_seeds_and_references_where_there_are_any():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedgrid.redaction import in_markdown
+from fedgrid.redaction import escape_markdown
 from fedgrid.tracking.figures.style import COLUMN, PaperFigure, paper_style, save
 from fedgrid.tracking.tables.formats import to_latex, to_markdown
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table
@@ -22,7 +22,7 @@ def test_markdown_table_keeps_its_rows_and_has_no_html():
 
 
 def test_markdown_keeps_comparisons():
-    assert in_markdown("p < 0.05, a_b") == "p < 0.05, a_b"
+    assert escape_markdown("p < 0.05, a_b") == "p < 0.05, a_b"
 
 
 def test_latex_row_is_no_argument_of_the_row_before():

@@ -8,13 +8,17 @@ from decimal import ROUND_HALF_UP, Decimal
 import numpy as np
 import pytest
 
-from fedgrid.tracking.papers.ocfl.tables import against_published
+from fedgrid.tracking.papers.ocfl.tables import build_published_tables
 from fedgrid.tracking.scoring.measures import FINAL_ARI
-from fedgrid.tracking.scoring.statistics import compare
+from fedgrid.tracking.scoring.statistics import compare_algorithms
 from fedgrid.tracking.scoring.study import Study
-from fedgrid.tracking.tables.clustering import exactly_right, published_clustering, published_rounds
+from fedgrid.tracking.tables.clustering import (
+    build_exactly_right_table,
+    build_published_rounds_table,
+    published_clustering,
+)
 from fedgrid.tracking.tables.formats import to_csv
-from fedgrid.tracking.tables.table import FAR, NONE, Table
+from fedgrid.tracking.tables.table import FAR_NOTE, NONE, Table
 from tests.helpers.reference import OVERLAPS, SIZES, read_labels, read_published, round_twice
 from tests.helpers.studies import IDS, make_result, make_run, make_study
 
@@ -69,7 +73,7 @@ def test_table_1_is_the_published_one_to_all_digits_and_as_printed(study, datase
 
 @pytest.mark.parametrize("dataset", ["mnist", "cifar10"])
 def test_table_2_is_the_published_one(study, dataset):
-    table = published_rounds(study.where(dataset=dataset))
+    table = build_published_rounds_table(study.where(dataset=dataset))
     lines = lines_of(table)
     printed = {(algorithm, heading): text for algorithm, heading, text in cells_of(table)}
     rows = [row for row in read_published() if scenario_of(row)[0] == dataset]
@@ -83,7 +87,7 @@ def test_table_2_is_the_published_one(study, dataset):
 
 def test_exactly_right_partitions_are_as_many_as_counted(study):
     """Counted in the authors' archive: runs whose last partition is the hidden groups."""
-    table = exactly_right(study)
+    table = build_exactly_right_table(study)
     assert [(row.name, [cell.text for cell in row.cells]) for row in table.rows] == [
         ("mnist", ["0/8", "2/8", "0/8", "8/8", "0/8", "4/8", "8/8"]),
         ("cifar10", ["0/8", "0/8", "0/8", "2/8", "0/8", "0/8", "2/8"]),
@@ -92,7 +96,7 @@ def test_exactly_right_partitions_are_as_many_as_counted(study):
 
 
 def test_beside_the_published_numbers_the_archive_shows_no_difference(study):
-    tables = [table for table in against_published(study) if "personalisation" not in table.name]
+    tables = [table for table in build_published_tables(study) if "personalisation" not in table.name]
     assert [table.name for table in tables] == [
         *(f"against-table1-{dataset}-{clients}" for dataset, clients in BLOCKS),
         "against-table2-mnist",
@@ -100,7 +104,7 @@ def test_beside_the_published_numbers_the_archive_shows_no_difference(study):
     ]
     for table in tables:
         assert {cell.tone for row in table.rows for cell in row.cells} == {""}
-        assert FAR not in table.notes
+        assert FAR_NOTE not in table.notes
         for _, _, text in cells_of(table):
             ours, theirs = text.split(" / ")
             assert ours == theirs
@@ -118,7 +122,7 @@ def test_algorithms_ranked_by_the_last_partition(study):
             better = sum(of_scenario[other] > of_scenario[name] for other in names)
             alike = sum(of_scenario[other] == of_scenario[name] for other in names)
             ranks[name] += (better + (alike + 1) / 2) / len(scores)
-    result = compare(study, FINAL_ARI)
+    result = compare_algorithms(study, FINAL_ARI)
     assert result.num_scenarios == len(scores) == 16
     assert dict(zip(result.algorithms, result.ranks, strict=True)) == pytest.approx(
         {IDS[name]: rank for name, rank in ranks.items()}

@@ -1,9 +1,9 @@
 """solo and oracle in tables and tests: rows to compare with, never the best and never ranked."""
 
-from fedgrid.tracking.report.contents import report_page
+from fedgrid.tracking.report.contents import build_report_page
 from fedgrid.tracking.scoring.measures import FINAL_ARI
-from fedgrid.tracking.scoring.statistics import compare
-from fedgrid.tracking.tables.clustering import clustering
+from fedgrid.tracking.scoring.statistics import compare_algorithms
+from fedgrid.tracking.tables.clustering import build_clustering_table
 from fedgrid.tracking.tables.scenarios import overview
 from fedgrid.tracking.tables.table import NONE
 from tests.helpers.studies import WHOLE, make_result, make_run, make_study
@@ -55,12 +55,12 @@ def test_best_of_an_overview_is_a_competitor_and_references_have_no_rank():
 def test_unfinished_reference_does_not_hide_the_best():
     whole = study(("fedavg", "sattler"), scenarios=1)
     part = make_study(whole.finished, [make_run("oracle", clients=10, is_reference=True)])
-    assert bold(clustering(part, final=True), "ARI") == ["sattler"]
+    assert bold(build_clustering_table(part, final=True), "ARI") == ["sattler"]
 
 
 def test_tests_of_significance_are_between_competitors():
     """sattler is better than fedavg in six scenarios of six: p = 2 / 2^6. The references would be better."""
-    result = compare(study(), FINAL_ARI)
+    result = compare_algorithms(study(), FINAL_ARI)
     assert (result.algorithms, result.ranks) == (("sattler", "fedavg"), (1.0, 2.0))
     assert [(pair.one, pair.other, pair.p) for pair in result.pairs] == [("sattler", "fedavg", 2 / 64)]
     assert NOTE in result.remarks
@@ -70,7 +70,7 @@ def test_tests_of_significance_are_between_competitors():
 def test_no_table_of_a_report_has_a_reference_in_bold():
     """Whatever the tables are: one that compares rows has a competitor as its best, and says why."""
     compared = 0
-    for table in report_page(study()).tables():
+    for table in build_report_page(study()).list_tables():
         rows = [row for row in table.rows if row.name in ("oracle", "solo")]
         assert not any(cell.bold for row in rows for cell in row.cells), table.name
         if rows and any(cell.bold for row in table.rows for cell in row.cells):
@@ -80,6 +80,6 @@ def test_no_table_of_a_report_has_a_reference_in_bold():
 
 
 def test_captions_of_a_grid_without_references_say_nothing_of_them():
-    page = report_page(study(("fedavg", "sattler")))
-    assert not any("for reference" in table.caption for table in page.tables())
-    assert not any("for reference" in plate.caption for plate in page.plates())
+    page = build_report_page(study(("fedavg", "sattler")))
+    assert not any("for reference" in table.caption for table in page.list_tables())
+    assert not any("for reference" in plate.caption for plate in page.list_figures())

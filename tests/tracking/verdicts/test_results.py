@@ -8,15 +8,19 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from fedgrid.tracking.report.page import Plate
+from fedgrid.tracking.report.page import CaptionedFigure
 from fedgrid.tracking.tables.table import Table
 from fedgrid.tracking.verdicts import figures
-from fedgrid.tracking.verdicts.families import by_family, harm, within_budget
-from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING, SOLO, field_of, ranks_without
-from fedgrid.tracking.verdicts.figures import ILL, MIDDLE, UNKNOWN, WELL, Point, front
-from fedgrid.tracking.verdicts.page import latex, results
-from fedgrid.tracking.verdicts.tables import overall
-from fedgrid.tracking.verdicts.verdict import shown_pairs, verdict
+from fedgrid.tracking.verdicts.families import (
+    compute_accuracy_within_budget,
+    compute_harm,
+    summarise_families,
+)
+from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING, SOLO, build_field, rank_without_datasets
+from fedgrid.tracking.verdicts.figures import ILL, MIDDLE, UNKNOWN, WELL, Point, find_pareto_front
+from fedgrid.tracking.verdicts.page import build_sections, format_latex
+from fedgrid.tracking.verdicts.tables import build_methods_table
+from fedgrid.tracking.verdicts.verdict import find_shown_pairs, reach_verdict
 from tests.helpers.studies import read_texts
 from tests.tracking.verdicts.test_verdict import SOME
 
@@ -63,13 +67,13 @@ def test_pairs_are_corrected_for_all_of_them_and_one_family_left_out():
     """Ten differences of one sign have p = 2 / 2^10, nine 2 / 2^9 = 0.004; times three pairs. Equal methods
     have p = 1. Of eight families 3 * 2 / 2^8 = 0.023, of seven 0.047, of six 0.09."""
     outcomes = [*of("low", "L", 0.5), *of("high", "H", 0.7), *of("twin", "T", 0.5)]
-    field = field_of(outcomes, SERVING, "served")
-    shown, changes = shown_pairs(field)
+    field = build_field(outcomes, SERVING, "served")
+    shown, changes = find_shown_pairs(field)
     assert shown == [("high", "low", True), ("high", "twin", True)]
     assert not changes
     assert field.comparison.cliques == (("low", "twin"),)
     few = [outcome for outcome in outcomes if outcome.family in [*FAMILIES][:7]]
-    shown, changes = shown_pairs(field_of(few, SERVING, "served"))
+    shown, changes = find_shown_pairs(build_field(few, SERVING, "served"))
     assert shown == [("high", "low", False), ("high", "twin", False)]
     assert changes == dict.fromkeys([*FAMILIES][:7], 2)
 
@@ -84,11 +88,11 @@ def test_block_that_a_competitor_lacks_is_left_out_for_all():
     }
     lacking.add(("oracle", "rotated 1", 1001))
     outcomes = [each for each in arena() if (each.method, each.family, each.seed) not in lacking]
-    field = field_of(outcomes, SERVING, "served")
+    field = build_field(outcomes, SERVING, "served")
     assert len(field.blocks) == 9
     assert field.scores["good"]["digits", "rotated 0"] == pytest.approx(0.7)
     assert [len(field.outcomes[name]) for name in ("good", "solo", "oracle")] == [17, 17, 15]
-    assert field.label("oracle") == "oracle (8 of 9 families)"
+    assert field.format_label("oracle") == "oracle (8 of 9 families)"
 
 
 def test_method_without_results_of_a_data_set_that_most_have_stands_beside_the_others():
@@ -99,31 +103,33 @@ def test_method_without_results_of_a_data_set_that_most_have_stands_beside_the_o
         *of("images", "I", 0.8),
         *(one for name in ("fedavg", "good", "bad") for one in numbers(name, name, 0.5)),
     ]
-    field = field_of(outcomes, SERVING, "served")
+    field = build_field(outcomes, SERVING, "served")
     assert set(field.ranks) == {"fedavg", "good", "bad"}
     assert len(field.blocks) == 11
-    assert field.label("images") == "images (10 of 11 families)"
+    assert field.format_label("images") == "images (10 of 11 families)"
     assert field.labels["mnist1d", "mnist1d-iid"] == "mnist1d-iid"
-    of_images = verdict(outcomes, "images", SERVING, "served")
+    of_images = reach_verdict(outcomes, "images", SERVING, "served")
     assert {dataset for dataset, _ in of_images.field.blocks} == {"digits"}
     assert len(of_images.against) == 3
     few = [one for one in outcomes if one.dataset == "digits" or one.method == "good"]
-    assert set(field_of(few, SERVING, "served").ranks) == {"fedavg", "good", "bad", "images"}
+    assert set(build_field(few, SERVING, "served").ranks) == {"fedavg", "good", "bad", "images"}
 
 
 def test_question_that_no_two_methods_share_has_no_field():
     outcomes = [each for each in arena() if each.method != "bad"]
-    assert field_of(outcomes, CLUSTERING, "served") is None
-    assert field_of(outcomes, SERVING, "served") is not None
+    assert build_field(outcomes, CLUSTERING, "served") is None
+    assert build_field(outcomes, SERVING, "served") is not None
 
 
 def test_family_has_groups_found_and_accuracy_above_the_baselines():
-    field = field_of(arena(), CLUSTERING, "served")
-    good, bad = (by_family(field, method) for method in ("good", "bad"))
-    assert good["digits", "rotated 0"].above == pytest.approx({"fedavg": 0.1, "solo": 0.05, "FedAvg-FT": 0})
-    assert [places["digits", "rotated 0"].right for places in (good, bad)] == [2, 0]
+    field = build_field(arena(), CLUSTERING, "served")
+    good, bad = (summarise_families(field, method) for method in ("good", "bad"))
+    assert good["digits", "rotated 0"].above_baseline == pytest.approx(
+        {"fedavg": 0.1, "solo": 0.05, "FedAvg-FT": 0}
+    )
+    assert [places["digits", "rotated 0"].exactly_right for places in (good, bad)] == [2, 0]
     # Without groups one cluster is right.
-    assert good["digits", "iid"].right == 0
+    assert good["digits", "iid"].exactly_right == 0
 
 
 def test_false_splits_have_an_exact_interval_over_runs_and_the_number_of_families():
@@ -141,7 +147,7 @@ def test_false_splits_have_an_exact_interval_over_runs_and_the_number_of_familie
 
 
 def _overall(outcomes):
-    table = overall([field_of(outcomes, CLUSTERING, "served")], "name", "title")
+    table = build_methods_table([build_field(outcomes, CLUSTERING, "served")], "name", "title")
     rows = read_texts(table)
     return [column.name for column in table.columns], rows
 
@@ -153,10 +159,10 @@ def test_harm_is_the_share_of_clients_that_are_worse_off_than_alone():
         *of("bad", "B", 0.5, clients=(nan,) * 4),
         *of("solo", "S", 0.6, clients=(0.8, 0.6, 0.9, 0.7), is_reference=True),
     ]
-    field = field_of(outcomes, SERVING, "served")
-    assert set(harm(field, "good", SOLO).values()) == {1 / 3}
-    assert harm(field, "bad", SOLO) == {}
-    assert harm(field, "good", "FedAvg-FT") == {}
+    field = build_field(outcomes, SERVING, "served")
+    assert set(compute_harm(field, "good", SOLO).values()) == {1 / 3}
+    assert compute_harm(field, "bad", SOLO) == {}
+    assert compute_harm(field, "good", "FedAvg-FT") == {}
 
 
 def test_accuracy_within_a_budget_is_that_of_the_last_test_within_it():
@@ -165,9 +171,12 @@ def test_accuracy_within_a_budget_is_that_of_the_last_test_within_it():
         *of("fedavg", "F", 0.7, tested=((2, 0.2, 2.0), (4, 0.4, 4.0), (8, 0.8, 8.0))),
         *of("twice", "T", 0.7, tested=((2, 0.3, 4.0), (4, 0.5, 8.0), (8, 0.9, 16.0))),
     ]
-    field = field_of(outcomes, SERVING, "served")
+    field = build_field(outcomes, SERVING, "served")
     by_bytes, by_rounds = (
-        [within_budget(field, "twice", share, of_rounds=of_rounds) for share in (0.25, 0.5, 1.0)]
+        [
+            compute_accuracy_within_budget(field, "twice", share, counts_rounds=of_rounds)
+            for share in (0.25, 0.5, 1.0)
+        ]
         for of_rounds in (False, True)
     )
     assert isnan(by_bytes[0])
@@ -181,9 +190,9 @@ def test_clients_of_a_run_that_diverged_are_all_harmed_and_have_no_accuracy_in_a
         *of("lost", "L", 0.0, tested=(), clients=()),
         *of("solo", "S", 0.6, is_reference=True),
     ]
-    field = field_of(outcomes, SERVING, "served")
-    assert set(harm(field, "lost", SOLO).values()) == {1.0}
-    assert within_budget(field, "lost", 0.5, of_rounds=False) == 0
+    field = build_field(outcomes, SERVING, "served")
+    assert set(compute_harm(field, "lost", SOLO).values()) == {1.0}
+    assert compute_accuracy_within_budget(field, "lost", 0.5, counts_rounds=False) == 0
 
 
 def test_ranks_without_a_data_set_are_those_of_the_others():
@@ -194,12 +203,15 @@ def test_ranks_without_a_data_set_are_those_of_the_others():
         *of("other", "B", 0.6, families={"rotated": True}, dataset="digits"),
         *of("other", "B", 0.6, families={"rotated": True, "iid": False}, dataset="images"),
     ]
-    field = field_of(outcomes, SERVING, "served")
+    field = build_field(outcomes, SERVING, "served")
     assert field.ranks == pytest.approx({"other": 4 / 3, "one": 5 / 3})
-    assert ranks_without(field) == {"digits": {"other": 1, "one": 2}, "images": {"other": 2, "one": 1}}
-    [*_, section] = results(outcomes, 45)
+    assert rank_without_datasets(field) == {
+        "digits": {"other": 1, "one": 2},
+        "images": {"other": 2, "one": 1},
+    }
+    [*_, section] = build_sections(outcomes, 45)
     assert [row.name for row in section.items[0].rows] == ["other", "one"]
-    assert "data-sets" not in {section.name for section in results(arena(), 45)}
+    assert "data-sets" not in {section.name for section in build_sections(arena(), 45)}
 
 
 def point(megabytes, accuracy, is_reference=False):
@@ -214,12 +226,12 @@ def test_front_has_the_methods_that_no_competitor_beats_in_both():
         "oracle": point(0.5, 0.99, is_reference=True),
         "twin": point(9, 0.9),
     }
-    assert front(points) == ["cheap", "best", "twin"]
+    assert find_pareto_front(points) == ["cheap", "best", "twin"]
 
 
 def plates(outcomes=None):
-    sections = results(outcomes or arena(), 45)
-    return {item.name: item for each in sections for item in each.items if isinstance(item, Plate)}
+    sections = build_sections(outcomes or arena(), 45)
+    return {item.name: item for each in sections for item in each.items if isinstance(item, CaptionedFigure)}
 
 
 def test_map_of_failures_is_dark_where_groups_are_missed_or_fedavg_serves_better():
@@ -257,14 +269,14 @@ def test_pareto_joins_the_front_and_names_every_method():
 
 
 def test_reference_that_sends_nothing_is_a_line():
-    figure = figures.pareto({"served": {"solo": point(0.0, 0.4, is_reference=True), "A": point(5, 0.5)}})
+    figure = figures.draw_pareto({"served": {"solo": point(0.0, 0.4, is_reference=True), "A": point(5, 0.5)}})
     [line] = [line for line in figure.axes[0].lines if line.get_linestyle() == ":"]
     assert set(line.get_ydata()) == {0.4}
 
 
 def test_tables_have_ranks_tests_classes_and_what_is_missing():
     outcomes = [*arena(), *of("ifca", "IFCA", 0.9, told="number"), *of("ward", "W", 0.4, told="number")]
-    sections = results(outcomes, 45)
+    sections = build_sections(outcomes, 45)
     tables = {item.name: item for each in sections for item in each.items if isinstance(item, Table)}
     serving = read_texts(tables["serving-served"])
     assert list(serving) == ["good", "fedavg", "bad", "ifca", "ward", "oracle", "solo"]
@@ -275,15 +287,15 @@ def test_tables_have_ranks_tests_classes_and_what_is_missing():
     assert serving["oracle"][0] == "–"
     clustering = read_texts(tables["clustering"])
     assert clustering["good"] == ["1.0", "1.000", "16/16", "4.0", "4/4", "40–100 %", "2/2", "1 (1)", "0"]
-    assert r"\label{tab:serving-served}" in latex([], sections)
+    assert r"\label{tab:serving-served}" in format_latex([], sections)
 
 
 def test_table_says_first_that_nothing_can_be_shown():
     few = [each for each in arena() if each.family in [*FAMILIES][:5]]
-    [section, *_] = results(few, 45)
+    [section, *_] = build_sections(few, 45)
     assert section.items[0].caption.startswith("Nothing can be shown of the 2 methods")
     assert "needs 6 families" in section.items[0].caption
 
 
 def test_arena_of_one_method_has_no_results():
-    assert results(of("one", "ONE", 0.7), 45) == ()
+    assert build_sections(of("one", "ONE", 0.7), 45) == ()

@@ -9,9 +9,15 @@ import pytest
 
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING
-from fedgrid.tracking.verdicts.outcomes import Outcome, RowOfArena, from_csv, outcome_of, to_csv
-from fedgrid.tracking.verdicts.verdict import NoVerdict, verdict
-from fedgrid.tracking.verdicts.words import as_dict, own_families, sentence, table_of, verdict_page
+from fedgrid.tracking.verdicts.outcomes import ArenaRow, Outcome, build_outcome, from_csv, to_csv
+from fedgrid.tracking.verdicts.verdict import NoVerdict, reach_verdict
+from fedgrid.tracking.verdicts.verdict_text import (
+    build_family_tables,
+    build_verdict_table,
+    format_sentence,
+    format_verdict_page,
+    verdict_to_dict,
+)
 from tests.helpers.studies import read_texts
 
 SOME = Outcome(
@@ -86,8 +92,8 @@ def test_outcome_of_a_run_is_the_one_that_its_file_gives_back():
         curves=curves,
         accuracy_RK=np.array([[0.5, nan, 1 / 3], [2 / 3, nan, nan]]),
     )
-    row = RowOfArena("mine", "MINE", "tuned", "served", "rotated", has_groups=True, told="")
-    outcome = outcome_of(row, run, {"fedgrid": "0.1.0"})
+    row = ArenaRow("mine", "MINE", "tuned", "served", "rotated", has_groups=True, told="")
+    outcome = build_outcome(row, run, {"fedgrid": "0.1.0"})
     assert (outcome.tested, outcome.clients[0], outcome.clients[2]) == (
         ((2, 0.666667, 0.666667),),
         0.6667,
@@ -116,7 +122,9 @@ def test_serving_is_judged_within_a_protocol_and_never_across():
         *of("mine", 0.6, protocol="fine-tuned"),
         *of("rival", 0.9, protocol="fine-tuned"),
     ]
-    served, tuned = (verdict(outcomes, "mine", SERVING, protocol) for protocol in ("served", "fine-tuned"))
+    served, tuned = (
+        reach_verdict(outcomes, "mine", SERVING, protocol) for protocol in ("served", "fine-tuned")
+    )
     assert served.against[0].difference == pytest.approx(0.1)
     assert tuned.against[0].difference == pytest.approx(-0.3)
     assert (served.against[0].verdict, tuned.against[0].verdict) == ("better", "worse")
@@ -133,14 +141,14 @@ def test_clustering_is_asked_of_methods_that_cluster_in_families_with_groups():
         *of("one-model", 0.9, clusters=1.0),
         *of("mine", 0.8, families=["iid"], has_groups=False),
     ]
-    found = verdict(outcomes, "mine", CLUSTERING, "served")
+    found = reach_verdict(outcomes, "mine", CLUSTERING, "served")
     assert list(found.field.outcomes) == ["mine", "rival"]
-    assert (found.field.where, found.field.scores["mine"]["digits", "rotated 0"]) == (
+    assert (found.field.scope, found.field.scores["mine"]["digits", "rotated 0"]) == (
         "8 families (each the mean of 2 seeds)",
         1.0,
     )
     with pytest.raises(NoVerdict, match="one-model has one cluster in every run"):
-        verdict(outcomes, "one-model", CLUSTERING, "served")
+        reach_verdict(outcomes, "one-model", CLUSTERING, "served")
 
 
 def test_methods_compete_within_their_class_and_references_in_none():
@@ -151,10 +159,10 @@ def test_methods_compete_within_their_class_and_references_in_none():
         *of("ward", 0.6, told="number"),
         *of("oracle", 0.95, told="groups", is_reference=True, settings="default"),
     ]
-    mine, ifca = (verdict(outcomes, name, SERVING, "served") for name in ("mine", "ifca"))
+    mine, ifca = (reach_verdict(outcomes, name, SERVING, "served") for name in ("mine", "ifca"))
     assert [against.rival for against in (*mine.against, *ifca.against)] == ["rival", "ward"]
     assert list(mine.field.outcomes) == ["mine", "rival", "ifca", "ward", "oracle"]
-    cells = {row.name: row.cells[0].text for row in table_of(mine, 45).rows}
+    cells = {row.name: row.cells[0].text for row in build_verdict_table(mine, 45).rows}
     assert cells == {"mine": "1.0", "rival": "2.0", "ifca": "told k", "ward": "told k", "oracle": "–"}
 
 
@@ -178,24 +186,24 @@ def test_methods_compete_within_their_class_and_references_in_none():
 )
 def test_missing_verdict_says_why(outcomes, question, reason):
     with pytest.raises(NoVerdict, match=reason):
-        verdict(outcomes, "mine", question, "served")
+        reach_verdict(outcomes, "mine", question, "served")
 
 
 def test_sentence_says_what_can_be_shown_then_names_rivals_and_the_families_that_decide():
     outcomes = [*of("mine", 0.8), *of("rival", 0.7), *of("like", 0.8)]
-    words = sentence(verdict(outcomes, "mine", SERVING, "served"), 45)
+    words = format_sentence(reach_verdict(outcomes, "mine", SERVING, "served"), 45)
     assert "8 families (each the mean of 2 seeds) show a mean difference of at least 0." in words
     assert "from like none, however large" in words
     assert "better than 1 of 2 rivals (rival)" in words
     assert "undecided with 1 of 2 rivals (like)" in words
     assert "No verdict changes" in words
     few = [outcome for outcome in outcomes if outcome.family in FAMILIES[:6]]
-    words = sentence(verdict(few, "mine", SERVING, "served"), 45)
+    words = format_sentence(reach_verdict(few, "mine", SERVING, "served"), 45)
     assert words.index("cannot show any difference from 2 rivals: the test needs 7") < words.index(
         "undecided"
     )
     alone = [outcome for outcome in few if outcome.method != "like"]
-    words = sentence(verdict(alone, "mine", SERVING, "served"), 45)
+    words = format_sentence(reach_verdict(alone, "mine", SERVING, "served"), 45)
     assert "rival (better) without rotated 0, rotated 1" in words
 
 
@@ -212,8 +220,8 @@ def test_own_method_family_by_family_says_what_failed():
         else one
         for one in outcomes
     ]
-    verdicts = [verdict(outcomes, "mine", question, "served") for question in (CLUSTERING, SERVING)]
-    [table] = own_families(verdicts, 45)
+    verdicts = [reach_verdict(outcomes, "mine", question, "served") for question in (CLUSTERING, SERVING)]
+    [table] = build_family_tables(verdicts, 45)
     cells = read_texts(table)
     assert cells["rotated 0"] == ["0.805", "0.755 fedavg", "0.755", "1/3", "–"]
     assert cells["rotated 3"][3:] == ["3/3", "groups not found in 1 of 2, worse than fedavg"]
@@ -222,12 +230,12 @@ def test_own_method_family_by_family_says_what_failed():
 
 def test_page_has_every_verdict_with_its_table_and_the_notes():
     outcomes = [*of("mine", 0.8, ari=1.0), *of("rival", 0.7)]
-    verdicts = [verdict(outcomes, "mine", question, "served") for question in (CLUSTERING, SERVING)]
-    text = verdict_page(verdicts, 45, ["8 rows are kept"], "")
+    verdicts = [reach_verdict(outcomes, "mine", question, "served") for question in (CLUSTERING, SERVING)]
+    text = format_verdict_page(verdicts, 45, ["8 rows are kept"], "")
     assert text.count("| mine ") == 2
     assert text.count("family by family") == 1
     assert "8 rows are kept" in text
-    cells = {row.name: row.cells for row in table_of(verdicts[1], 45).rows}
+    cells = {row.name: row.cells for row in build_verdict_table(verdicts[1], 45).rows}
     assert [cell.text for cell in cells["mine"]][-1] == "–"
     assert cells["rival"][-2].text == "better"
 
@@ -235,6 +243,6 @@ def test_page_has_every_verdict_with_its_table_and_the_notes():
 def test_verdict_for_programs_has_no_infinite_number():
     outcomes = [*of("mine", 0.8), *of("rival", 0.7)]
     few = [outcome for outcome in outcomes if outcome.family == FAMILIES[0]]
-    [rival] = as_dict(verdict(few, "mine", SERVING, "served"), 45)["rivals"]
+    [rival] = verdict_to_dict(reach_verdict(few, "mine", SERVING, "served"), 45)["rivals"]
     assert (rival["method"], rival["shows_from"]) == ("rival", None)
     assert rival["difference"] == pytest.approx(0.1)

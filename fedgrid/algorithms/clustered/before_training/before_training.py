@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.averaging.shared_layers import SharedLayers, SharedLayersSettings
-from fedgrid.algorithms.clustered.before_training.class_means import MessageNoise, vector_of
-from fedgrid.algorithms.contract.base import Diagnostics, Labels, State, Step, Traits
+from fedgrid.algorithms.clustered.before_training.class_means import MessageNoise, read_vector
+from fedgrid.algorithms.contract.base import Diagnostics, Labels, State, StepResult, Traits
 from fedgrid.algorithms.contract.orders import Order, Payload, Presence
 from fedgrid.algorithms.contract.section import FirstRound, PositiveInt
 from fedgrid.algorithms.contract.split import split
@@ -24,9 +24,9 @@ from fedgrid.algorithms.updates.updates import Updates
 CENTROIDS, MEMBERS = "cluster_centroids", "cluster_members"
 """Arrays of a state: centroids, float64, shape (C, D), and how many clients each is the mean of, int64, shape
 (C,)."""
-NEW, FAR = "newcomers", "newcomers_distances"
+NEWCOMERS, NEWCOMER_DISTANCES = "newcomers", "newcomers_distances"
 """Arrays of a state: the clients of the last messages, and how far each is from its cluster's centroid."""
-NOBODY, NOWHERE = np.zeros(0, np.int64), np.zeros(0)
+NO_CLIENTS, NO_DISTANCES = np.zeros(0, np.int64), np.zeros(0)
 """Empty values of these two."""
 
 
@@ -62,7 +62,7 @@ class BeforeTraining(SharedLayers):
         return replace(super().traits, columns=frozenset({"message"}))
 
     @abstractmethod
-    def groups(self, vectors_ND: NDArray[np.float64], rng: Rng) -> Labels:
+    def cluster_vectors(self, vectors_ND: NDArray[np.float64], rng: Rng) -> Labels:
         """Cluster N clients by their vectors, which are read from their messages.
 
         Called by `meet` once a run, before round 1.
@@ -78,14 +78,14 @@ class BeforeTraining(SharedLayers):
             state: the state so far.
             messages: client -> the arrays that it sent.
             layout: not used.
-            rng: passed to `groups`.
+            rng: passed to `cluster_vectors`.
         """
         # Sorted, so that numbers of clusters do not depend on the order in which messages arrive.
         clients = sorted(messages)
-        vectors_ND = np.array([vector_of(messages[client]) for client in clients])
+        vectors_ND = np.array([read_vector(messages[client]) for client in clients])
         if CENTROIDS in state.arrays:
-            return self._join(state, clients, vectors_ND)
-        labels_N = self.groups(vectors_ND, rng)
+            return self._join_nearest(state, clients, vectors_ND)
+        labels_N = self.cluster_vectors(vectors_ND, rng)
         ids = np.array(clients)
         state = split(state, 0, [ids[labels_N == label].tolist() for label in np.unique(labels_N)])
         # The split has renumbered the clusters by their first members.
@@ -94,9 +94,9 @@ class BeforeTraining(SharedLayers):
             [vectors_ND[own_N == label].mean(axis=0) for label in range(len(state.models))]
         )
         members_C = np.bincount(own_N, minlength=len(state.models))
-        return _after(state, state.labels_K, centroids_CD, members_C)
+        return _store_memberships(state, state.labels_K, centroids_CD, members_C)
 
-    def _join(self, state: State, clients: Sequence[int], vectors_ND: NDArray[np.float64]) -> State:
+    def _join_nearest(self, state: State, clients: Sequence[int], vectors_ND: NDArray[np.float64]) -> State:
         """Put newcomers into the clusters of the nearest centroids, one after the other."""
         centroids_CD = state.arrays[CENTROIDS].copy()
         members_C = state.arrays[MEMBERS].copy()
@@ -111,7 +111,9 @@ class BeforeTraining(SharedLayers):
                 members_C[nearest] += 1
                 # Running mean: the messages of earlier members are not stored.
                 centroids_CD[nearest] += (vector_D - centroids_CD[nearest]) / members_C[nearest]
-        return _after(state, labels_K, centroids_CD, members_C, np.array(clients), np.array(distances))
+        return _store_memberships(
+            state, labels_K, centroids_CD, members_C, np.array(clients), np.array(distances)
+        )
 
     def meets_again(self, round_index: int) -> bool:
         """Check whether `recluster_every` rounds have passed since the last messages of all."""
@@ -130,7 +132,7 @@ class BeforeTraining(SharedLayers):
             rng: not used.
         """
         clients = sorted(messages)
-        vectors_ND = np.array([vector_of(messages[client]) for client in clients])
+        vectors_ND = np.array([read_vector(messages[client]) for client in clients])
         centroids_CD = state.arrays[CENTROIDS]
         distances_NC = np.linalg.norm(vectors_ND[:, None] - centroids_CD[None], axis=2)
         nearest_N = distances_NC.argmin(axis=1)
@@ -145,7 +147,7 @@ class BeforeTraining(SharedLayers):
                 centroids_CD[cluster] = vectors_ND[nearest_N == cluster].mean(axis=0)
         members_C = np.bincount(nearest_N, minlength=len(centroids_CD))
         newcomers = np.array(clients)[has_moved_N], distances_NC.min(axis=1)[has_moved_N]
-        return _after(state, labels_K, centroids_CD, members_C, *newcomers)
+        return _store_memberships(state, labels_K, centroids_CD, members_C, *newcomers)
 
     def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
         """Send each sampled client its cluster's model.
@@ -158,10 +160,12 @@ class BeforeTraining(SharedLayers):
             rng: draws that share.
         """
         if self.settings.sample == "cluster":
-            present = Presence(present.joined, self._of_each(state, present, rng), present.participation)
+            present = Presence(
+                present.joined, self._sample_each_cluster(state, present, rng), present.participation
+            )
         return super().orders(state, round_index, present, rng)
 
-    def _of_each(self, state: State, present: Presence, rng: Rng) -> tuple[int, ...]:
+    def _sample_each_cluster(self, state: State, present: Presence, rng: Rng) -> tuple[int, ...]:
         """Sample a share of the members of each cluster that have joined, at least one, ascending."""
         sampled: list[int] = []
         for cluster in range(len(state.models)):
@@ -171,7 +175,7 @@ class BeforeTraining(SharedLayers):
             sampled += rng.choice(members, size, replace=False).tolist() if members else []
         return tuple(sorted(sampled))
 
-    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
+    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> StepResult:
         """Report what the messages before this round decided.
 
         That is the clustering in round 1 or later messages of all clients, and the places of newcomers.
@@ -184,23 +188,27 @@ class BeforeTraining(SharedLayers):
         """
         placed = {
             int(client): f"distance {distance:.2f} to the nearest centroid"
-            for client, distance in zip(state.arrays.get(NEW, ()), state.arrays.get(FAR, ()), strict=True)
+            for client, distance in zip(
+                state.arrays.get(NEWCOMERS, ()), state.arrays.get(NEWCOMER_DISTANCES, ()), strict=True
+            )
         }
         # Each reason is reported once.
         if placed:
-            state = state.keep(**{NEW: NOBODY, FAR: NOWHERE})
+            state = state.keep(**{NEWCOMERS: NO_CLIENTS, NEWCOMER_DISTANCES: NO_DISTANCES})
         has_messages = round_index == 0 or self.meets_again(round_index)
         return state, Diagnostics(clustered=has_messages and CENTROIDS in state.arrays, placed=placed)
 
 
-def _after(
+def _store_memberships(
     state: State,
     labels_K: Labels,
     centroids_CD: NDArray[np.float64],
     members_C: Labels,
-    clients: Labels = NOBODY,
-    distances: NDArray[np.float64] = NOWHERE,
+    clients: Labels = NO_CLIENTS,
+    distances: NDArray[np.float64] = NO_DISTANCES,
 ) -> State:
     """Store the clusters after messages, with the clients that have joined or changed theirs."""
     state = replace(state, labels_K=labels_K)
-    return state.keep(**{CENTROIDS: centroids_CD, MEMBERS: members_C, NEW: clients, FAR: distances})
+    return state.keep(
+        **{CENTROIDS: centroids_CD, MEMBERS: members_C, NEWCOMERS: clients, NEWCOMER_DISTANCES: distances}
+    )

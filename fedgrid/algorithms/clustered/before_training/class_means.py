@@ -40,7 +40,7 @@ class MessageNoise(Section):
             raise ValueError("noise without clip: its size is a multiple of the clip; set clip too, as in 10")
         return self
 
-    def covered(self, vector_D: NDArray[np.float64], rng: Rng) -> NDArray[np.float64]:
+    def clip_and_add_noise(self, vector_D: NDArray[np.float64], rng: Rng) -> NDArray[np.float64]:
         """Clip a vector to the norm `clip`, and add the noise."""
         if self.clip is None:
             return vector_D
@@ -54,7 +54,7 @@ class PrivateMessage(Message, MessageNoise):
     """A message that noise can cover."""
 
     @property
-    def draws_anew(self) -> bool:
+    def draws_each_round(self) -> bool:
         """Whether each message has noise of its own; flips alone are the same ones every time."""
         return self.noise > 0
 
@@ -63,7 +63,7 @@ class PrivateMessage(Message, MessageNoise):
         return (scale / self.noise) ** 2 if self.noise else inf
 
 
-def bits_distance(count: int, flip: float) -> float:
+def compute_bits_distance(count: int, flip: float) -> float:
     """Compute the squared distance of this many bits, each flipped with a probability in [0, 0.5].
 
     Distances are in standard deviations of Gaussian noise, which is what the accountant of privacy adds up. A
@@ -79,7 +79,7 @@ Bits = NDArray[np.uint8]
 """Bits of a message, each 0 or 1."""
 
 
-def _is_flip(given: "float | tuple[float, ...]") -> "float | tuple[float, ...]":
+def _check_flip(given: "float | tuple[float, ...]") -> "float | tuple[float, ...]":
     """Check that it is a probability from 0 to 0.5, or a list of them."""
     budgets = given if isinstance(given, tuple) else (given,)
     if not budgets or not all(0 <= budget <= 0.5 for budget in budgets):
@@ -87,7 +87,7 @@ def _is_flip(given: "float | tuple[float, ...]") -> "float | tuple[float, ...]":
     return given
 
 
-Flip = Annotated[float | tuple[float, ...], AfterValidator(_is_flip)]
+Flip = Annotated[float | tuple[float, ...], AfterValidator(_check_flip)]
 """Type of the setting `flip`."""
 BITS, VECTOR = "bits", "vector"
 """Names of a message's arrays: packed bits, or float32 entries where nothing is quantised."""
@@ -118,11 +118,11 @@ class ClassMeans(PrivateMessage):
         """
         # A generator for each use: a setting that needs fewer draws leaves those of the others as they are.
         filling, tossing, flipping, budget, noise = rng.spawn(5)
-        means_LZ = class_means(images, labels, num_classes)
+        means_LZ = compute_class_means(images, labels, num_classes)
         if self.clip is not None:  # Of all classes: which ones a client has is covered too.
-            complete_LZ = _in_range(means_LZ, filling)
-            means_LZ = self.covered(complete_LZ.ravel(), noise).reshape(means_LZ.shape)
-        filled_LZ = self._fill(means_LZ, filling)
+            complete_LZ = _fill_in_range(means_LZ, filling)
+            means_LZ = self.clip_and_add_noise(complete_LZ.ravel(), noise).reshape(means_LZ.shape)
+        filled_LZ = self._fill_missing_classes(means_LZ, filling)
         if not self.quantise:
             return {VECTOR: filled_LZ.ravel().astype(np.float32)}
         bits_D = round_to_bits(filled_LZ.ravel(), tossing)
@@ -135,16 +135,16 @@ class ClassMeans(PrivateMessage):
         Flips are the same ones every time, so that they cover no second message.
         """
         of_noise = super().squared_distance(payload, scale, again=again)
-        if BITS not in payload or (again and not self.draws_anew):
+        if BITS not in payload or (again and not self.draws_each_round):
             return of_noise
         # The server does not see which one a client has drawn; the least one is a bound for all.
         least = min(self.flip) if isinstance(self.flip, tuple) else self.flip
-        return min(of_noise, bits_distance(8 * payload[BITS].nbytes, least))
+        return min(of_noise, compute_bits_distance(8 * payload[BITS].nbytes, least))
 
-    def _fill(self, means_LZ: NDArray[np.float64], rng: Rng) -> NDArray[np.float64]:
+    def _fill_missing_classes(self, means_LZ: NDArray[np.float64], rng: Rng) -> NDArray[np.float64]:
         """Scale the means to 0..1 if they are quantised; fill missing classes with uniform noise."""
         if not self.quantise:
-            return _in_range(means_LZ, rng)
+            return _fill_in_range(means_LZ, rng)
         # Drawn for all classes, whichever a client has: what is drawn later does not depend on that.
         noise_LZ = rng.random(means_LZ.shape)
         there_L = np.isfinite(means_LZ[:, 0])
@@ -157,7 +157,7 @@ class ClassMeans(PrivateMessage):
         return noise_LZ
 
 
-def class_means(codes: "Tensor", labels: "Tensor", num_classes: int) -> NDArray[np.float64]:
+def compute_class_means(codes: "Tensor", labels: "Tensor", num_classes: int) -> NDArray[np.float64]:
     """Compute the mean code of each class, shape (L, Z), NaN for a class without images."""
     # In float64 on the CPU: float32 sums would depend on the device.
     codes_NZ = codes.double().cpu().numpy()
@@ -168,7 +168,7 @@ def class_means(codes: "Tensor", labels: "Tensor", num_classes: int) -> NDArray[
     return means_LZ
 
 
-def _in_range(means_LZ: NDArray[np.float64], rng: Rng) -> NDArray[np.float64]:
+def _fill_in_range(means_LZ: NDArray[np.float64], rng: Rng) -> NDArray[np.float64]:
     """Fill missing classes with uniform noise between the least and the greatest entry."""
     noise_LZ = rng.random(means_LZ.shape)
     there_L = np.isfinite(means_LZ[:, 0])
@@ -177,7 +177,7 @@ def _in_range(means_LZ: NDArray[np.float64], rng: Rng) -> NDArray[np.float64]:
     return np.where(there_L[:, None], means_LZ, least + (most - least) * noise_LZ)
 
 
-def vector_of(payload: Payload) -> NDArray[Any]:
+def read_vector(payload: Payload) -> NDArray[Any]:
     """Read the vector of a message, float64: 0 and 1 of its bits, padded to whole bytes, or its entries."""
     if BITS in payload:
         return np.unpackbits(payload[BITS]).astype(np.float64)

@@ -22,7 +22,7 @@ from fedgrid.algorithms.clustered.before_training.before_training import (
     BeforeTrainingSettings,
 )
 from fedgrid.algorithms.clustered.before_training.class_means import ClassMeans, Flip
-from fedgrid.algorithms.clustered.before_training.cut import Guards, Tree
+from fedgrid.algorithms.clustered.before_training.ward_tree import CutLimits, WardTree
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.encoder import EncoderSettings
@@ -44,14 +44,14 @@ RULES = ("best-ch", "bayesian", "bayesian-reversed", "widest-gap")
 """Values of `threshold` that are rules and not heights."""
 
 
-def _is_threshold(given: str | float) -> str | float:
+def _check_threshold(given: str | float) -> str | float:
     """Check that it is a rule or a height above 0."""
     if given in RULES or (not isinstance(given, str) and given > 0):
         return given
     raise ValueError(f"{given!r} given; expected {', '.join(RULES)}, or a height above 0")
 
 
-Threshold = Annotated[float | str, AfterValidator(_is_threshold)]
+Threshold = Annotated[float | str, AfterValidator(_check_threshold)]
 """Type of the setting `threshold`."""
 
 
@@ -138,18 +138,18 @@ class Embeddings(BeforeTraining):
         names = ("encoder", "flip", "normalise", "quantise", "clip", "noise")
         return ClassMeans(**{name: getattr(self.settings, name) for name in names})
 
-    def groups(self, vectors_ND: NDArray[np.float64], rng: Rng) -> Labels:
+    def cluster_vectors(self, vectors_ND: NDArray[np.float64], rng: Rng) -> Labels:
         """Cluster by the tree's best cut."""
-        tree = Tree(vectors_ND)
+        tree = WardTree(vectors_ND)
         threshold = self.settings.threshold
         if self.settings.num_clusters is not None:
-            return tree.into(self.settings.num_clusters)
-        guards = Guards(self.settings.least_clusters, self.settings.least_members)
+            return tree.cut_into(self.settings.num_clusters)
+        guards = CutLimits(self.settings.least_clusters, self.settings.least_members)
         if threshold == "best-ch":
-            return tree.best_ch(guards).labels_N
+            return tree.find_best_index(guards).labels_N
         if threshold == "widest-gap":
-            return tree.widest_gap(guards).labels_N
+            return tree.find_widest_gap(guards).labels_N
         if isinstance(threshold, str):
             seed = int(rng.integers(2**31))
-            return tree.bayesian(guards, seed, reversed_sign=threshold != "bayesian").labels_N
-        return tree.below(threshold).labels_N
+            return tree.search_threshold(guards, seed, reversed_sign=threshold != "bayesian").labels_N
+        return tree.cut_below(threshold).labels_N

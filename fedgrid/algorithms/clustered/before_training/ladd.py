@@ -22,7 +22,11 @@ from fedgrid.algorithms.clustered.before_training.before_training import (
     BeforeTraining,
     BeforeTrainingSettings,
 )
-from fedgrid.algorithms.clustered.before_training.class_means import VECTOR, PrivateMessage, class_means
+from fedgrid.algorithms.clustered.before_training.class_means import (
+    VECTOR,
+    PrivateMessage,
+    compute_class_means,
+)
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.orders import Message, Payload
@@ -41,7 +45,7 @@ BIBTEX = r"""@inproceedings{shenaj2023learning,
   year = {2023}
 }"""
 
-DRAWS = 10
+KMEANS_STARTS = 10
 """Number of starts of k-means."""
 BLOCK = 1 << 20
 """Values of images (pixels by channels) whose spectra are computed at a time: a spectrum takes 20 bytes
@@ -70,18 +74,18 @@ class Styles(PrivateMessage):
             `vector`, float32, shape (L W,), or (W,) without `per_class`.
         """
         # A child for the noise: fillings of missing classes have the same bits with and without it.
-        styles = style(images, self.share)
+        styles = compute_styles(images, self.share)
         [noise] = rng.spawn(1)
         # A missing class is filled in as in the release, although real amplitudes are far larger.
         if self.per_class:
-            means_LW = class_means(styles, labels, num_classes)
+            means_LW = compute_class_means(styles, labels, num_classes)
             means_D = np.where(np.isnan(means_LW), rng.random(means_LW.shape), means_LW).ravel()
         else:
             means_D = styles.double().mean(dim=0).cpu().numpy()
-        return {VECTOR: self.covered(means_D, noise).astype(np.float32)}
+        return {VECTOR: self.clip_and_add_noise(means_D, noise).astype(np.float32)}
 
 
-def style(images: "Tensor", share: float) -> "Tensor":
+def compute_styles(images: "Tensor", share: float) -> "Tensor":
     """Compute the low frequencies of uint8 images, float32, shape (N, W).
 
     Of the amplitudes of each channel's 2-D spectrum, images in [0, 1], a square of side 2 b + 1 around
@@ -90,10 +94,10 @@ def style(images: "Tensor", share: float) -> "Tensor":
     import torch
 
     at_a_time = max(1, BLOCK // prod(images.shape[1:]))
-    return torch.cat([_style(part, share) for part in torch.split(images, at_a_time)])
+    return torch.cat([_compute_block(part, share) for part in torch.split(images, at_a_time)])
 
 
-def _style(images: "Tensor", share: float) -> "Tensor":
+def _compute_block(images: "Tensor", share: float) -> "Tensor":
     """Compute the low frequencies of a part of the images."""
     import torch
 
@@ -149,19 +153,19 @@ class Ladd(BeforeTraining):
         names = ("share", "per_class", "clip", "noise")
         return Styles(**{name: getattr(self.settings, name) for name in names})
 
-    def groups(self, vectors_ND: NDArray[np.float64], rng: Rng) -> Labels:
+    def cluster_vectors(self, vectors_ND: NDArray[np.float64], rng: Rng) -> Labels:
         """Cluster by k-means."""
         seed = int(rng.integers(2**31))
         num_vectors = len(vectors_ND)
         if self.settings.num_clusters is not None:
-            return kmeans(vectors_ND, min(self.settings.num_clusters, num_vectors), seed)
+            return run_kmeans(vectors_ND, min(self.settings.num_clusters, num_vectors), seed)
         from sklearn.metrics import silhouette_score
 
         best = -np.inf
         labels_N = np.zeros(num_vectors, np.int64)
         # Up to N - 1: the silhouette is not defined for one cluster, nor for N.
         for count in range(2, min(self.settings.most_clusters, num_vectors - 1) + 1):
-            candidate_N = kmeans(vectors_ND, count, seed)
+            candidate_N = run_kmeans(vectors_ND, count, seed)
             if len(np.unique(candidate_N)) < count:  # There are fewer different vectors.
                 break
             score = float(silhouette_score(vectors_ND, candidate_N))
@@ -171,7 +175,7 @@ class Ladd(BeforeTraining):
         return labels_N
 
 
-def kmeans(vectors_ND: NDArray[np.float64], count: int, seed: int) -> Labels:
+def run_kmeans(vectors_ND: NDArray[np.float64], count: int, seed: int) -> Labels:
     """Cluster by the best of ten starts of k-means, shape (N,)."""
     import warnings
 
@@ -180,5 +184,5 @@ def kmeans(vectors_ND: NDArray[np.float64], count: int, seed: int) -> Labels:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # Fewer different vectors than clusters.
-        model = KMeans(count, n_init=DRAWS, random_state=seed).fit(vectors_ND)
+        model = KMeans(count, n_init=KMEANS_STARTS, random_state=seed).fit(vectors_ND)
     return np.asarray(model.labels_, np.int64)

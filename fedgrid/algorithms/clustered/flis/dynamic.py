@@ -24,18 +24,18 @@ from fedgrid.algorithms.contract.base import (
     Labels,
     Settings,
     State,
-    Step,
+    StepResult,
     Traits,
 )
 from fedgrid.algorithms.contract.conditions import Conditions
-from fedgrid.algorithms.contract.local_method import AnyLocalMethod, refusal
+from fedgrid.algorithms.contract.local_method import AnyLocalMethod, find_refusal
 from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, Order, Presence, Served
-from fedgrid.algorithms.updates.products import mean_of
+from fedgrid.algorithms.updates.products import compute_mean
 from fedgrid.algorithms.updates.source import Layout, Matrix, Rng, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
-NOBODYS = -1
+NO_MODEL = -1
 """Position of the model of a client that did not take part in the last round."""
 
 
@@ -113,7 +113,7 @@ class FlisDc(Algorithm):
         """Refuse a run without reference images, and a `local` that is more than a rule."""
         if not conditions.has_reference_images:
             return inference.NEEDS_REFERENCES
-        return refusal(self.settings.local)
+        return find_refusal(self.settings.local)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Build the state of one model for all."""
@@ -128,7 +128,7 @@ class FlisDc(Algorithm):
         rule = PLAIN if self.settings.local is None else self.settings.local.rule()
         return [Order(client, candidates, on, by, infer=True, rule=rule) for client in present.sampled]
 
-    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
+    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> StepResult:
         """Build a cluster around each participant, and average the participants' models within it.
 
         Args:
@@ -137,19 +137,19 @@ class FlisDc(Algorithm):
             updates: the usable updates of this round, with choices and predictions.
             rng: not used.
         """
-        similarities_NN, classes_NM = self._infer(updates)
+        similarities_NN, classes_NM = self._infer_similarities(updates)
         always = self.settings.always_joined
         threshold = self.settings.beta if always is None else min(self.settings.beta, always)
         # Similarities of pairs that are joined anyway count as above the threshold: the lower of the two
         # decides.
-        joined_NN = inference.neighbourhoods(similarities_NN, threshold)
-        groups, owner_N = inference.distinct(joined_NN, updates.clients)
+        joined_NN = inference.find_neighbours(similarities_NN, threshold)
+        groups, owner_N = inference.find_distinct_groups(joined_NN, updates.clients)
         participants = list(updates.clients)
-        model_K = np.full(len(state.labels_K), NOBODYS, np.int64)
+        model_K = np.full(len(state.labels_K), NO_MODEL, np.int64)
         model_K[participants] = owner_N
-        classes_KM = inference.latest_classes(state, participants, classes_NM)
-        labels_K = _labels_of_all(classes_KM, participants, inference.components(joined_NN))
-        models = cluster_models(state.models, updates, groups, self.settings.aggregate)
+        classes_KM = inference.replace_classes(state, participants, classes_NM)
+        labels_K = _label_all_clients(classes_KM, participants, inference.find_components(joined_NN))
+        models = average_local_models(state.models, updates, groups, self.settings.aggregate)
         members = {client: tuple(groups[owner]) for client, owner in zip(participants, owner_N, strict=True)}
         state = replace(state, models=tuple(models), labels_K=labels_K)
         state = state.keep(model_K=model_K).keep(**{inference.CLASSES: classes_KM})
@@ -158,7 +158,7 @@ class FlisDc(Algorithm):
     def served(self, state: State) -> Served:
         """Test participants with their cluster's model, the others with the one that they would choose."""
         model_K = state.arrays["model_K"]
-        choosing = frozenset(np.flatnonzero(model_K == NOBODYS).tolist())
+        choosing = frozenset(np.flatnonzero(model_K == NO_MODEL).tolist())
         on = self.settings.choose_on
         by = self.settings.choose_by
         steps = self.settings.fine_tune
@@ -168,16 +168,16 @@ class FlisDc(Algorithm):
 
     def distances(self, updates: Updates) -> Matrix:
         """Compute 1 - similarity, 0 of a model to itself whatever the printed formula says."""
-        distances_NN = 1 - self._infer(updates)[0]
+        distances_NN = 1 - self._infer_similarities(updates)[0]
         np.fill_diagonal(distances_NN, 0.0)
         return distances_NN
 
-    def _infer(self, updates: Updates) -> tuple[Matrix, inference.Classes]:
+    def _infer_similarities(self, updates: Updates) -> tuple[Matrix, inference.Classes]:
         """Compute similarities and predicted classes as the settings say."""
-        return inference.infer(updates, self.settings.labels, self.settings.similarity)
+        return inference.infer_similarities(updates, self.settings.labels, self.settings.similarity)
 
 
-def cluster_models(
+def average_local_models(
     models: Sequence[Vector], updates: Updates, groups: Sequence[Sequence[int]], aggregate: Aggregator = MEAN
 ) -> list[Vector]:
     """Average the local models of each group of clients, or take their `aggregate`, by the run's weights.
@@ -196,11 +196,11 @@ def cluster_models(
         updates_of = dict(zip(updates.clients, updates.vectors(), strict=True))
         local = {client: models[updates.chosen[client]] + updates_of[client] for client in updates.clients}
         return aggregate.of(Updates(local, updates.layout, weights=updates.weights), groups)
-    starts = [_mean_start(models, updates, group) for group in groups]
+    starts = [_average_start_models(models, updates, group) for group in groups]
     return [start_P + mean_P for start_P, mean_P in zip(starts, updates.means(groups), strict=True)]
 
 
-def _mean_start(models: Sequence[Vector], updates: Updates, group: Sequence[int]) -> Vector:
+def _average_start_models(models: Sequence[Vector], updates: Updates, group: Sequence[int]) -> Vector:
     """Average the models that the clients of a group started from; a single one stays as it is."""
     shares: dict[int, float] = {}
     for client in group:
@@ -209,10 +209,12 @@ def _mean_start(models: Sequence[Vector], updates: Updates, group: Sequence[int]
     # No arithmetic on a single model, so that equal starts have equal bits.
     if len(shares) == 1:
         return models[next(iter(shares))]
-    return mean_of([models[chosen] for chosen in shares], tuple(shares.values())).astype(np.float32)
+    return compute_mean([models[chosen] for chosen in shares], tuple(shares.values())).astype(np.float32)
 
 
-def _labels_of_all(classes_KM: inference.Classes, participants: Sequence[int], labels_N: Labels) -> Labels:
+def _label_all_clients(
+    classes_KM: inference.Classes, participants: Sequence[int], labels_N: Labels
+) -> Labels:
     """Label all clients for the partition that is scored: a participant is in its connected component.
 
     Another client is labelled as the participant whose predictions agree most with its own latest ones, or,
@@ -220,6 +222,8 @@ def _labels_of_all(classes_KM: inference.Classes, participants: Sequence[int], l
     """
     labels_K = np.full(len(classes_KM), np.bincount(labels_N).argmax(), np.int64)
     seen = np.flatnonzero(classes_KM[:, 0] != inference.UNKNOWN)
-    labels_K[seen] = labels_N[inference.agreements(classes_KM[seen], classes_KM[participants]).argmax(axis=1)]
+    labels_K[seen] = labels_N[
+        inference.compute_agreements(classes_KM[seen], classes_KM[participants]).argmax(axis=1)
+    ]
     labels_K[participants] = labels_N
     return labels_K

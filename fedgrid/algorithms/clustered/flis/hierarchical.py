@@ -20,12 +20,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, server_acts
-from fedgrid.algorithms.clustered.flis import inference, lists
-from fedgrid.algorithms.clustering.clusterers import agglomerate, labels_to_groups
-from fedgrid.algorithms.contract.base import Diagnostics, Fresh, Labels, State, Step, Traits
+from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, build_server_conditions
+from fedgrid.algorithms.clustered.flis import inference, neighbour_lists
+from fedgrid.algorithms.clustering.clusterers import cut_agglomerative, group_by_labels
+from fedgrid.algorithms.contract.base import Diagnostics, Fresh, Labels, State, StepResult, Traits
 from fedgrid.algorithms.contract.conditions import Conditions
-from fedgrid.algorithms.contract.local_method import refusal
+from fedgrid.algorithms.contract.local_method import find_refusal
 from fedgrid.algorithms.contract.orders import Order, Presence, Served
 from fedgrid.algorithms.contract.section import Condition
 from fedgrid.algorithms.updates.source import Layout, Matrix, Rng
@@ -33,7 +33,7 @@ from fedgrid.algorithms.updates.updates import Updates
 
 WARD_CLUSTERS = 5
 """Number of clusters in the routine that is commented out in the released code."""
-CLUSTERS = "variant text or ward5"
+CLUSTER_VARIANTS = "variant text or ward5"
 """The variants with clusters, as messages name them."""
 
 
@@ -60,8 +60,8 @@ class FlisHcSettings(FedOptSettings):
     """`agreement`: the cosine of the predictions. `printed`: the formula as the paper prints it."""
 
     acts_with: ClassVar[Mapping[str, Condition]] = {
-        **server_acts(_has_clusters, CLUSTERS),
-        **dict.fromkeys(("labels", "similarity"), Condition(_has_clusters, CLUSTERS)),
+        **build_server_conditions(_has_clusters, CLUSTER_VARIANTS),
+        **dict.fromkeys(("labels", "similarity"), Condition(_has_clusters, CLUSTER_VARIANTS)),
         **dict.fromkeys(
             ("threshold", "linkage"), Condition(lambda given: given.variant == "text", "variant text")
         ),
@@ -116,7 +116,9 @@ class FlisHc(FedOpt):
             return (
                 "variant neighbours cannot serve held-out clients: leave out held_out, or set variant: text"
             )
-        return refusal(self.settings.local, averages_models=averages_models) or super().problem(conditions)
+        return find_refusal(self.settings.local, averages_models=averages_models) or super().problem(
+            conditions
+        )
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Build FedOpt's state; without the optimizer's moments where there are no clusters."""
@@ -135,26 +137,26 @@ class FlisHc(FedOpt):
             present: the clients that have joined, and those that were sampled.
             rng: not used.
         """
-        start_K = lists.starts(state)
-        waiting = set(_waiting(state).tolist())
+        start_K = neighbour_lists.read_starts(state)
+        waiting = set(_find_waiting(state).tolist())
         # The clustering compares all clients that have joined, whatever `participation` is.
-        asked = present.sampled if inference.CLASSES in state.arrays else present.joined
+        receivers = present.sampled if inference.CLASSES in state.arrays else present.joined
         rule = self.local.rule()
         return [
-            Order(client, (int(start_K[client]),), infer=client in waiting, rule=rule) for client in asked
+            Order(client, (int(start_K[client]),), infer=client in waiting, rule=rule) for client in receivers
         ]
 
     def place(self, state: State, updates: Updates) -> State:
         """Let the client join the cluster whose members' predictions agree most with its own."""
-        return self._place(state, updates)[0] if inference.CLASSES in state.arrays else state
+        return self._place_waiting(state, updates)[0] if inference.CLASSES in state.arrays else state
 
     def served(self, state: State) -> Served:
         """Test each client with its cluster's model, or with the mean of its neighbours' models."""
         if self.settings.variant == "neighbours":
-            return Served(state.models, lists.starts(state), self.fine_tuning(state))
+            return Served(state.models, neighbour_lists.read_starts(state), self.fine_tuning(state))
         return super().served(state)
 
-    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
+    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> StepResult:
         """Form the clusters, or place those that have waited; then average within each cluster.
 
         Args:
@@ -164,30 +166,30 @@ class FlisHc(FedOpt):
             rng: passed to `aggregate`.
         """
         if self.settings.variant == "neighbours":
-            return lists.step(
+            return neighbour_lists.average_neighbours(
                 state,
                 updates,
                 self.settings.aggregate,
             )
         if inference.CLASSES not in state.arrays:
-            state = self._form(state, updates)
+            state = self._form_clusters(state, updates)
             # All joined clients trained in round 1, but only those sampled are averaged: the others trained
             # for the clustering alone.
             updates = updates.select(updates.sampled)
             diagnostics = Diagnostics(clustered=True)
         else:
-            state, updates, placed = self._place(state, updates)
+            state, updates, placed = self._place_waiting(state, updates)
             diagnostics = Diagnostics(clustered=bool(placed), placed=placed)
         # Nothing is left to average if all who replied had waited.
         return self.aggregate(state, updates, rng) if updates.clients else state, diagnostics
 
-    def cut(self, similarities_NN: Matrix) -> Labels:
+    def cut_tree(self, similarities_NN: Matrix) -> Labels:
         """Label the clusters of models by their similarities, shape (N,)."""
         if self.settings.variant == "text":
             distances_NN = 1 - similarities_NN
             # The printed formula is below 1 for a model with itself.
             np.fill_diagonal(distances_NN, 0.0)
-            return agglomerate(distances_NN, self.settings.linkage, self.settings.threshold)
+            return cut_agglomerative(distances_NN, self.settings.linkage, self.settings.threshold)
         from sklearn.cluster import AgglomerativeClustering
 
         # scikit-learn refuses more clusters than samples.
@@ -196,49 +198,55 @@ class FlisHc(FedOpt):
         method = AgglomerativeClustering(WARD_CLUSTERS, linkage="ward").fit(similarities_NN)
         return np.asarray(method.labels_, np.int64)
 
-    def _form(self, state: State, updates: Updates) -> State:
+    def _form_clusters(self, state: State, updates: Updates) -> State:
         """Form the clusters of the clients that have sent an update; the others wait."""
-        similarities_NN, classes_NM = inference.infer(updates, self.settings.labels, self.settings.similarity)
-        groups = labels_to_groups(self.cut(similarities_NN), 1 - similarities_NN, "residual")
+        similarities_NN, classes_NM = inference.infer_similarities(
+            updates, self.settings.labels, self.settings.similarity
+        )
+        groups = group_by_labels(self.cut_tree(similarities_NN), 1 - similarities_NN, "residual")
         labels_K = np.full(len(state.labels_K), len(groups), np.int64)
         for label, group in enumerate(groups):
             labels_K[[updates.clients[place] for place in group]] = label
         # All clusters start from the initial model; one more for those that wait, if there are any.
         rows = [0] * (len(groups) + bool((labels_K == len(groups)).any()))
-        classes_KM = inference.latest_classes(state, updates.clients, classes_NM)
+        classes_KM = inference.replace_classes(state, updates.clients, classes_NM)
         return state.with_rows(rows, labels_K).keep(**{inference.CLASSES: classes_KM})
 
-    def _place(self, state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, str]]:
+    def _place_waiting(self, state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, str]]:
         """Put clients that waited into clusters.
 
         Returns:
             The new state, the updates of the other clients, and the reason for each placed client's cluster.
         """
-        late = updates.select(_waiting(state))
+        late = updates.select(_find_waiting(state))
         if not late.clients:
             return state, updates, {}
-        _, classes_NM = inference.infer(late, self.settings.labels, self.settings.similarity)
+        _, classes_NM = inference.infer_similarities(late, self.settings.labels, self.settings.similarity)
         labels_K = state.labels_K.copy()
         reasons = {}
         # Without the last model, which is the initial one of those that wait.
         members = [np.array(state.members(label)) for label in range(len(state.models) - 1)]
         for client, classes_M in zip(late.clients, classes_NM, strict=True):
             means = [
-                float(inference.agreements(classes_M[None], state.arrays[inference.CLASSES][group]).mean())
+                float(
+                    inference.compute_agreements(
+                        classes_M[None], state.arrays[inference.CLASSES][group]
+                    ).mean()
+                )
                 for group in members
             ]
             labels_K[client] = int(np.argmax(means))
             text = ", ".join(f"{label}: {mean:.3f}" for label, mean in enumerate(means))
             reasons[client] = f"mean agreement {text}"
-        classes_KM = inference.latest_classes(state, late.clients, classes_NM)
+        classes_KM = inference.replace_classes(state, late.clients, classes_NM)
         state = replace(state, labels_K=labels_K).keep(**{inference.CLASSES: classes_KM})
-        if not len(_waiting(state)):
+        if not len(_find_waiting(state)):
             # Nobody waits any more: the initial model goes.
             state = state.with_rows(range(len(state.models) - 1), labels_K)
         return state, updates.select(set(updates.clients) - set(late.clients)), reasons
 
 
-def _waiting(state: State) -> Labels:
+def _find_waiting(state: State) -> Labels:
     """Find the ids of the clients without predictions."""
     if inference.CLASSES not in state.arrays:
         return np.arange(len(state.labels_K))

@@ -27,7 +27,7 @@ Threshold = Annotated[float, Field(ge=0)]
 """Type of a similarity from which models are joined."""
 Classes = NDArray[np.int16]
 """Predicted classes, int16, shape (models, M)."""
-Joined = NDArray[np.bool_]
+JoinMatrix = NDArray[np.bool_]
 """Matrix of the pairs of models that are joined, bool, shape (N, N)."""
 CLASSES = "classes_KM"
 """Name of the state's array with each client's predicted classes, int16, shape (K, M)."""
@@ -40,24 +40,26 @@ NEEDS_REFERENCES = (
 """Message for a run without reference images."""
 
 
-def infer(updates: Updates, labels: LabelKind, similarity: SimilarityKind) -> tuple[Matrix, Classes]:
+def infer_similarities(
+    updates: Updates, labels: LabelKind, similarity: SimilarityKind
+) -> tuple[Matrix, Classes]:
     """Compute similarities and predicted classes of a round's models, in the order of `updates.clients`."""
 
-    def compute(predictions_NML: list[NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    def compute_arrays(predictions_NML: list[NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Compute both from the models' predictions; runs that share the round do it once."""
         classes_NM = [predictions_ML.argmax(axis=1) for predictions_ML in predictions_NML]
         return {
-            "similarities_NN": similarities(predictions_NML, labels, similarity),
+            "similarities_NN": compute_similarities(predictions_NML, labels, similarity),
             # int16: the array is stored with every state, for all clients and reference images.
             "classes_NM": np.stack(classes_NM).astype(np.int16),
         }
 
     # The settings are part of the name: other runs compare the same predictions in another way.
-    arrays = updates.derived(PREDICTIONS, f"{labels}-{similarity}", compute)
+    arrays = updates.derived(PREDICTIONS, f"{labels}-{similarity}", compute_arrays)
     return arrays["similarities_NN"], arrays["classes_NM"]
 
 
-def similarities(
+def compute_similarities(
     predictions_NML: Sequence[NDArray[Any]], labels: LabelKind, similarity: SimilarityKind
 ) -> Matrix:
     """Compute the similarities of models by their class probabilities, float64, shape (N, N), in [0, 1].
@@ -68,7 +70,8 @@ def similarities(
         similarity: which formula.
     """
     rows = [
-        one_hot(predictions_ML) if labels == "hard" else predictions_ML for predictions_ML in predictions_NML
+        encode_one_hot(predictions_ML) if labels == "hard" else predictions_ML
+        for predictions_ML in predictions_NML
     ]
     flat = np.stack([np.asarray(row, np.float64).ravel() for row in rows])
     # |B|^2 of each model; of one-hot rows it is M.
@@ -79,17 +82,17 @@ def similarities(
     return np.asarray(similarities_NN, np.float64).round(12)
 
 
-def one_hot(probabilities_ML: NDArray[Any]) -> Matrix:
+def encode_one_hot(probabilities_ML: NDArray[Any]) -> Matrix:
     """Encode the most probable class of each row as 1, of equals the first, and all others as 0."""
     return np.asarray(np.eye(probabilities_ML.shape[1])[probabilities_ML.argmax(axis=1)], np.float64)
 
 
-def agreements(classes_NM: Classes, others_OM: Classes) -> Matrix:
+def compute_agreements(classes_NM: Classes, others_OM: Classes) -> Matrix:
     """Compute the shares of images on which models predict the same class, float64, shape (N, O)."""
     return np.array([(others_OM == classes_M).mean(axis=1) for classes_M in classes_NM])
 
 
-def latest_classes(state: State, clients: Sequence[int], classes_NM: Classes) -> Classes:
+def replace_classes(state: State, clients: Sequence[int], classes_NM: Classes) -> Classes:
     """Replace the rows of `clients` in the state's predicted classes; return the array."""
     nothing = np.full((len(state.labels_K), classes_NM.shape[1]), UNKNOWN, np.int16)
     # A copy: the arrays of a state are read-only.
@@ -98,12 +101,12 @@ def latest_classes(state: State, clients: Sequence[int], classes_NM: Classes) ->
     return classes_KM
 
 
-def neighbourhoods(similarities_NN: Matrix, threshold: float) -> Joined:
+def find_neighbours(similarities_NN: Matrix, threshold: float) -> JoinMatrix:
     """Find which models are joined: those at least as similar as `threshold`, and each with itself."""
     return np.asarray((similarities_NN >= threshold) | np.eye(len(similarities_NN), dtype=bool))
 
 
-def components(joined_NN: Joined) -> Labels:
+def find_components(joined_NN: JoinMatrix) -> Labels:
     """Find the connected components, numbered by their first member, shape (N,)."""
     from scipy.sparse.csgraph import connected_components
 
@@ -112,7 +115,7 @@ def components(joined_NN: Joined) -> Labels:
     return np.asarray(labels_N, np.int64)
 
 
-def distinct(joined_NN: Joined, clients: Sequence[int]) -> tuple[list[list[int]], Labels]:
+def find_distinct_groups(joined_NN: JoinMatrix, clients: Sequence[int]) -> tuple[list[list[int]], Labels]:
     """Find the distinct neighbourhoods, in the order of their first owners.
 
     Returns:

@@ -12,10 +12,14 @@ import numpy as np
 from pydantic import NonNegativeFloat, PositiveInt, model_validator
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, select_moving
-from fedgrid.algorithms.clustering.clusterers import agglomerate, labels_to_groups
-from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
+from fedgrid.algorithms.clustering.clusterers import cut_agglomerative, group_by_labels
+from fedgrid.algorithms.clustering.pooled_cosines import (
+    CosineSettings,
+    compute_clustering_distances,
+    pool_cosines,
+)
 from fedgrid.algorithms.clustering.splits import split_positions
-from fedgrid.algorithms.contract.base import Diagnostics, Labels, State, Step
+from fedgrid.algorithms.contract.base import Diagnostics, Labels, State, StepResult
 from fedgrid.algorithms.contract.section import FirstRound
 from fedgrid.algorithms.updates.source import Matrix, Rng
 from fedgrid.algorithms.updates.updates import Updates
@@ -88,7 +92,7 @@ class Briggs(FedOpt):
         """Order runs by `round`, after those that can deviate from FedAvg in round 2."""
         return (3.0, self.settings.round)
 
-    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
+    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> StepResult:
         """Split the federation's only cluster, if this is the round.
 
         Clients without an update, or with a zero one, join the largest cluster. With fewer than two others
@@ -102,7 +106,7 @@ class Briggs(FedOpt):
         """
         # No pooling after the clustering: nothing reads the sums any more.
         if self.settings.pool_rounds and round_index < self.settings.round:
-            state = pool(state, select_moving(updates), standardise=self.settings.standardise)
+            state = pool_cosines(state, select_moving(updates), standardise=self.settings.standardise)
         if round_index + 1 != self.settings.round:
             return state, Diagnostics()
         # A zero update has no direction, so no distance to others.
@@ -112,9 +116,9 @@ class Briggs(FedOpt):
             return state, Diagnostics(warnings=(warning,))
         distances_KK = self.distances(part)
         if self.settings.metric == "cosine":
-            distances_KK = clustering_distances(state, part, self.settings)
+            distances_KK = compute_clustering_distances(state, part, self.settings)
         # The tree has no noise; the argument has no effect.
-        groups = labels_to_groups(self.cut(distances_KK), distances_KK, "residual")
+        groups = group_by_labels(self.cut_tree(distances_KK), distances_KK, "residual")
         return split_positions(state, 0, part, groups), Diagnostics(clustered=True)
 
     def distances(self, updates: Updates) -> Matrix:
@@ -125,9 +129,9 @@ class Briggs(FedOpt):
             return updates.euclidean_distances_KK
         return updates.manhattan_distances_KK
 
-    def cut(self, distances_KK: Matrix) -> Labels:
+    def cut_tree(self, distances_KK: Matrix) -> Labels:
         """Label the clusters whose merges are all below the threshold, K >= 2."""
-        return agglomerate(distances_KK, self.settings.linkage, self.settings.threshold)
+        return cut_agglomerative(distances_KK, self.settings.linkage, self.settings.threshold)
 
 
 class BriggsAsPublished(Briggs):
@@ -137,7 +141,7 @@ class BriggsAsPublished(Briggs):
     the small CNN 12 merge all clients, 4 mix the true groups (ARI -0.235); the 24 ResNet runs are singletons.
     """
 
-    def cut(self, distances_KK: Matrix) -> Labels:
+    def cut_tree(self, distances_KK: Matrix) -> Labels:
         """Label the clusters whose mean similarity is below the threshold."""
         # scikit-learn, as the authors called it.
         from sklearn.cluster import AgglomerativeClustering

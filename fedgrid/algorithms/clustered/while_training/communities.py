@@ -15,16 +15,16 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, server_acts
+from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, build_server_conditions
 from fedgrid.algorithms.clustering import graph
-from fedgrid.algorithms.clustering.measures import silhouette
-from fedgrid.algorithms.contract.base import Diagnostics, Fresh, Labels, State, Step, Traits
+from fedgrid.algorithms.clustering.measures import compute_silhouette
+from fedgrid.algorithms.contract.base import Diagnostics, Fresh, Labels, State, StepResult, Traits
 from fedgrid.algorithms.contract.conditions import Conditions
-from fedgrid.algorithms.contract.local_method import refusal
+from fedgrid.algorithms.contract.local_method import find_refusal
 from fedgrid.algorithms.contract.orders import Order, Presence
 from fedgrid.algorithms.contract.section import Condition, FirstRound
 from fedgrid.algorithms.contract.split import split
-from fedgrid.algorithms.updates.products import MODELS, shares_of
+from fedgrid.algorithms.updates.products import MODEL_PRECISION, list_shares
 from fedgrid.algorithms.updates.source import Layout, Matrix, Rng, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
@@ -66,7 +66,7 @@ class CommunitiesSettings(FedOptSettings):
     this round's models only. None: never (as published)."""
 
     acts_with: ClassVar[Mapping[str, Condition]] = {
-        **server_acts(lambda given: given.late is not None, "late"),
+        **build_server_conditions(lambda given: given.late is not None, "late"),
         "attribution": Condition(lambda given: given.late is None, "late null"),
         **dict.fromkeys(
             ("neighbours", "beta"),
@@ -137,42 +137,44 @@ class Communities(FedOpt):
     def problem(self, conditions: Conditions) -> str | None:
         """Explain a conflict of `local` and the clients' training; without `late`, models are averaged."""
         averages_models = self.settings.late is None
-        return refusal(self.settings.local, averages_models=averages_models) or super().problem(conditions)
+        return find_refusal(self.settings.local, averages_models=averages_models) or super().problem(
+            conditions
+        )
 
     def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
         """Send each sampled client its start model, which need not be its community's."""
         # A start may be a mixture that is no community's model, so it is not the label.
-        start_K = _start_K(state)
+        start_K = _read_starts(state)
         rule = self.local.rule()
         return [Order(client, (int(start_K[client]),), rule=rule) for client in present.sampled]
 
     def global_model(self, state: State) -> Vector:
         """Compute W of the paper, the plain mean of the community models, however large their communities."""
         num_communities = int(state.labels_K.max()) + 1
-        return _mixture(state.models[:num_communities], np.full(num_communities, 1 / num_communities))
+        return _mix_models(state.models[:num_communities], np.full(num_communities, 1 / num_communities))
 
-    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
+    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> StepResult:
         """Find the communities of the latest models, average them, choose the next starts."""
         if self.settings.late is not None:
             return super().step(state, round_index, updates, rng)
-        state = _refresh(state, round_index, updates)
-        groups, score = self._communities(state, round_index, updates.layout, rng)
+        state = _store_models(state, round_index, updates)
+        groups, score = self._find_communities(state, round_index, updates.layout, rng)
         diagnostics = Diagnostics(clustered=True, silhouette=score)
-        return self._attribute(state, groups, updates.layout), diagnostics
+        return self._attribute_models(state, groups, updates.layout), diagnostics
 
-    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
+    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> StepResult:
         """Split the federation's only cluster, if this is the round of `late`."""
         rounds_left = (self.settings.late or 0) - 1 - round_index
         if rounds_left < 0:
             return state, Diagnostics()
-        state = _refresh(state, round_index, updates)
+        state = _store_models(state, round_index, updates)
         if rounds_left > 0:
             return state, Diagnostics()
-        groups, score = self._communities(state, round_index, updates.layout, rng)
-        placed = self._attribute(state, groups, updates.layout)
+        groups, score = self._find_communities(state, round_index, updates.layout, rng)
+        placed = self._attribute_models(state, groups, updates.layout)
         parts = [placed.members(label) for label in range(len(groups))]
         # Updates are averaged from now on: the client models are no longer needed, and take the most memory.
-        return split(state.without(*map(_name, range(len(state.labels_K)))), 0, parts), Diagnostics(
+        return split(state.without(*map(_model_name, range(len(state.labels_K)))), 0, parts), Diagnostics(
             clustered=True, silhouette=score
         )
 
@@ -183,11 +185,14 @@ class Communities(FedOpt):
         labels_K = state.labels_K.copy()
         num_communities = int(state.labels_K.max()) + 1
         # The client's model is row 0: the trusted distance is relative to the row's norms.
-        models = [*_latest(_refresh(state, 0, updates), updates.clients), *state.models[:num_communities]]
-        labels_K[list(updates.clients)] = self._distances(models, updates.layout)[0, 1:].argmin()
+        models = [
+            *_latest_models(_store_models(state, 0, updates), updates.clients),
+            *state.models[:num_communities],
+        ]
+        labels_K[list(updates.clients)] = self._compare_models(models, updates.layout)[0, 1:].argmin()
         return replace(state, labels_K=labels_K)
 
-    def _communities(
+    def _find_communities(
         self, state: State, round_index: int, layout: Layout, rng: Rng
     ) -> tuple[graph.Groups, float | None]:
         """Find the communities, by client ids, of the models that are not too old, and their silhouette."""
@@ -195,12 +200,12 @@ class Communities(FedOpt):
         # -1, a client never seen, is below any round.
         oldest = 0 if self.settings.max_age is None else max(0, round_index - self.settings.max_age)
         clients = np.flatnonzero(last_seen_K >= oldest)
-        distances_KK = self._distances(_latest(state, clients), layout, symmetric=True)
-        similarities_KK = graph.similarities(distances_KK, self.settings.exponent)
-        groups = graph.communities(similarities_KK, self.library, self.settings.resolution, rng)
-        return [clients[group].tolist() for group in groups], silhouette(distances_KK, groups)
+        distances_KK = self._compare_models(_latest_models(state, clients), layout, symmetric=True)
+        similarities_KK = graph.compute_similarities(distances_KK, self.settings.exponent)
+        groups = graph.find_communities(similarities_KK, self.library, self.settings.resolution, rng)
+        return [clients[group].tolist() for group in groups], compute_silhouette(distances_KK, groups)
 
-    def _attribute(self, state: State, groups: graph.Groups, layout: Layout) -> State:
+    def _attribute_models(self, state: State, groups: graph.Groups, layout: Layout) -> State:
         """Build the community models, and give every client its label and its start.
 
         A client whose model is too old is labelled with the community nearest to that model. One that was
@@ -209,38 +214,38 @@ class Communities(FedOpt):
         weights_K = state.arrays.get("weights_K")
         models = [
             self.settings.aggregate.combine(
-                _latest(state, group),
-                None if weights_K is None else shares_of(group, dict(enumerate(weights_K.tolist()))),
+                _latest_models(state, group),
+                None if weights_K is None else list_shares(group, dict(enumerate(weights_K.tolist()))),
             )
             for group in groups
         ]
         largest = max(range(len(groups)), key=lambda index: len(groups[index]))
         labels_K = np.full_like(state.labels_K, largest)
         weights_KC = np.full((len(labels_K), len(groups)), 1 / len(groups))
-        asked = np.flatnonzero(state.arrays["last_seen_K"] != NEVER)
+        seen = np.flatnonzero(state.arrays["last_seen_K"] != NEVER)
         # With `avg` all start from one model, so only clients that are in no community need distances, for
         # their labels.
         if self.settings.attribution == "avg":
-            asked = np.setdiff1d(asked, np.concatenate(groups))
-        if len(asked):
-            distances = self._distances([*_latest(state, asked), *models], layout)
-            distances_NC = distances[: len(asked), len(asked) :]
-            labels_K[asked] = distances_NC.argmin(axis=1)
+            seen = np.setdiff1d(seen, np.concatenate(groups))
+        if len(seen):
+            distances = self._compare_models([*_latest_models(state, seen), *models], layout)
+            distances_NC = distances[: len(seen), len(seen) :]
+            labels_K[seen] = distances_NC.argmin(axis=1)
             if self.settings.attribution != "avg":
                 neighbours = 1 if self.settings.attribution == "1nn" else self.settings.neighbours
-                weights_KC[asked] = nearest_weights(distances_NC, neighbours, self.settings.beta)
+                weights_KC[seen] = weigh_nearest(distances_NC, neighbours, self.settings.beta)
         for label, group in enumerate(groups):
             labels_K[group] = label
-        mixtures, start_K = starts(models, weights_KC)
+        mixtures, start_K = number_starts(models, weights_KC)
         return replace(state, models=(*models, *mixtures), labels_K=labels_K).keep(start_K=start_K)
 
-    def _distances(self, models: Sequence[Vector], layout: Layout, symmetric: bool = False) -> Matrix:
+    def _compare_models(self, models: Sequence[Vector], layout: Layout, symmetric: bool = False) -> Matrix:
         """Compute the distances between models, from each row's point of view unless `symmetric`."""
         if self.settings.distance == "trusted":
-            measure = graph.symmetric_trusted_distances if symmetric else graph.trusted_distances
+            measure = graph.compute_symmetric_distances if symmetric else graph.compute_trusted_distances
             return measure(models, layout)
         over = self.settings.similarity_over
-        view = Updates(dict(enumerate(models)), layout, similarity_over=over, least=MODELS)
+        view = Updates(dict(enumerate(models)), layout, similarity_over=over, least=MODEL_PRECISION)
         return view.cosine_distances_KK if self.settings.distance == "cosine" else view.euclidean_distances_KK
 
 
@@ -256,7 +261,7 @@ class Leiden(Communities):
     library = "leiden"
 
 
-def nearest_weights(distances_NC: Matrix, neighbours: int, beta: float) -> Matrix:
+def weigh_nearest(distances_NC: Matrix, neighbours: int, beta: float) -> Matrix:
     """Weigh the nearest communities in proportion to exp(-beta d); the others have weight 0.
 
     Each row sums to one. Of equally distant communities the first are taken. Distances count from the nearest
@@ -271,7 +276,7 @@ def nearest_weights(distances_NC: Matrix, neighbours: int, beta: float) -> Matri
     return weights_NC
 
 
-def starts(models: Sequence[Vector], weights_KC: Matrix) -> tuple[list[Vector], Labels]:
+def number_starts(models: Sequence[Vector], weights_KC: Matrix) -> tuple[list[Vector], Labels]:
     """Number the models that clients start from: first `models`, then each other mixture once.
 
     A row of equal weights is the global model.
@@ -285,11 +290,11 @@ def starts(models: Sequence[Vector], weights_KC: Matrix) -> tuple[list[Vector], 
     for row in weights_KC:
         if row.tobytes() not in places:
             places[row.tobytes()] = len(places)
-            mixtures.append(_mixture(models, row))
+            mixtures.append(_mix_models(models, row))
     return mixtures, np.array([places[row.tobytes()] for row in weights_KC], np.int64)
 
 
-def _mixture(models: Sequence[Vector], weights_C: Matrix) -> Vector:
+def _mix_models(models: Sequence[Vector], weights_C: Matrix) -> Vector:
     """Mix models by weights, float32."""
     mixture = np.zeros_like(models[0])
     for model, weight in zip(models, weights_C, strict=True):
@@ -298,14 +303,14 @@ def _mixture(models: Sequence[Vector], weights_C: Matrix) -> Vector:
     return mixture
 
 
-def _refresh(state: State, round_index: int, updates: Updates) -> State:
+def _store_models(state: State, round_index: int, updates: Updates) -> State:
     """Store the latest models of the clients that took part, and their weights."""
     last_seen_K = state.arrays["last_seen_K"].copy()
-    start_K = _start_K(state)
+    start_K = _read_starts(state)
     models = {}
     for client, update_P in zip(updates.clients, updates.vectors(), strict=True):
         # The model that the client started from, not its community's, is what its update changes.
-        models[_name(client)] = state.models[int(start_K[client])] + update_P
+        models[_model_name(client)] = state.models[int(start_K[client])] + update_P
         last_seen_K[client] = round_index
     if updates.weights is not None:
         weights_K = state.arrays.get("weights_K", np.ones(len(last_seen_K))).copy()
@@ -314,16 +319,16 @@ def _refresh(state: State, round_index: int, updates: Updates) -> State:
     return state.keep(last_seen_K=last_seen_K, **models)
 
 
-def _start_K(state: State) -> Labels:
+def _read_starts(state: State) -> Labels:
     """Read the position of the model that each client starts from; without the array its cluster's."""
     return state.arrays.get("start_K", state.labels_K)
 
 
-def _latest(state: State, clients: Sequence[int] | Labels) -> list[Vector]:
+def _latest_models(state: State, clients: Sequence[int] | Labels) -> list[Vector]:
     """List the latest models of these clients."""
-    return [state.arrays[_name(int(client))] for client in clients]
+    return [state.arrays[_model_name(int(client))] for client in clients]
 
 
-def _name(client: int) -> str:
+def _model_name(client: int) -> str:
     """Name the state's array with a client's latest model."""
     return f"client_model_{client}"

@@ -11,10 +11,10 @@ from fedgrid.algorithms.clustered.while_training import (
     ifca,
     ocfl,
     sattler,
-    ward_told,
+    ward_reference,
 )
 from fedgrid.algorithms.clustering import clusterers
-from fedgrid.algorithms.contract.entry import AlgorithmEntry, SearchSpace, Told, clustering_rounds
+from fedgrid.algorithms.contract.entry import AlgorithmEntry, SearchSpace, TruthKind, choose_clustering_rounds
 
 SATTLER_SOURCE = "Sattler et al. 2021, arXiv:1910.01991"
 BRIGGS_SOURCE = "Briggs et al. 2020, arXiv:2004.11791"
@@ -39,14 +39,14 @@ MIN_SHARE = {"clusterer.min_cluster_share": {"low": 0.1, "high": 0.4}}
 """Search space of the clusterers with a smallest cluster."""
 
 
-def _sattler(epsilons: SearchSpace, rounds: int) -> SearchSpace:
+def _build_sattler_space(epsilons: SearchSpace, rounds: int) -> SearchSpace:
     """Build the search space of SCL for this number of rounds."""
-    return {**epsilons, "cooldown": clustering_rounds(rounds), "linkage": ["single", "complete"]}
+    return {**epsilons, "cooldown": choose_clustering_rounds(rounds), "linkage": ["single", "complete"]}
 
 
-def _briggs(linkages: SearchSpace, rounds: int) -> SearchSpace:
+def _build_briggs_space(linkages: SearchSpace, rounds: int) -> SearchSpace:
     """Build the search space of BCL for this number of rounds."""
-    when = clustering_rounds(rounds)
+    when = choose_clustering_rounds(rounds)
     return {
         # The order of the keys is part of a search: its trials are drawn in it.
         "threshold": {"low": 0.05, "high": 1.0},
@@ -55,14 +55,14 @@ def _briggs(linkages: SearchSpace, rounds: int) -> SearchSpace:
     }
 
 
-def _ocfl(
+def _build_ocfl_entry(
     name: str,
     title: str,
     summary: str,
     settings: ocfl.OcflSettings,
-    of_clusterer: SearchSpace,
+    clusterer_space: SearchSpace,
     arena: Mapping[str, Any] | None = None,
-    told: Told = "",
+    truth: TruthKind = "",
 ) -> AlgorithmEntry:
     """Build the entry of OCFL with a clusterer.
 
@@ -71,9 +71,9 @@ def _ocfl(
         title: name in papers.
         summary: one line.
         settings: the defaults, with the clusterer.
-        of_clusterer: search space of the clusterer, in addition to the window.
+        clusterer_space: search space of the clusterer, in addition to the window.
         arena: settings with which it is in the arena; None: it is not in it.
-        told: knowledge of the hidden groups.
+        truth: knowledge of the hidden groups.
     """
     return AlgorithmEntry(
         name,
@@ -83,14 +83,14 @@ def _ocfl(
         ocfl.Ocfl,
         settings,
         # Longer windows would leave too few rounds after the clustering.
-        search=lambda rounds: {"window": {"low": 1, "high": max(2, rounds // 5)}, **of_clusterer},
+        search=lambda rounds: {"window": {"low": 1, "high": max(2, rounds // 5)}, **clusterer_space},
         bibtex=ocfl.BIBTEX,
         arena=arena,
-        told=told,
+        told=truth,
     )
 
 
-def _ocfl_as_published(clusterer: clusterers.Clusterer) -> ocfl.OcflSettings:
+def _build_published_settings(clusterer: clusterers.Clusterer) -> ocfl.OcflSettings:
     """Build OCFL's settings as in the archived runs."""
     return ocfl.OcflSettings(
         clusterer=clusterer, noise="residual", unclustered_consumes_shot=True, similarity_over="state"
@@ -106,7 +106,7 @@ ENTRIES = (
         sattler.Sattler,
         sattler.SattlerSettings(),
         bibtex=sattler.BIBTEX,
-        search=partial(_sattler, SHARES),
+        search=partial(_build_sattler_space, SHARES),
         arena={},
     ),
     AlgorithmEntry(
@@ -117,19 +117,19 @@ ENTRIES = (
         briggs.Briggs,
         briggs.BriggsSettings(),
         bibtex=briggs.BIBTEX,
-        search=partial(_briggs, {"linkage": ["average", "complete", "single"]}),
+        search=partial(_build_briggs_space, {"linkage": ["average", "complete", "single"]}),
         arena={"round": 6, "threshold": 0.4},
     ),
-    _ocfl(
+    _build_ocfl_entry(
         "ocfl-kmeans",
         "OCFL-KM",
         "clusters once, at the temperature's rise: k-means",
         ocfl.OcflSettings(clusterer=clusterers.KMeans()),
         {},
         arena={},
-        told="number",
+        truth="number",
     ),
-    _ocfl(
+    _build_ocfl_entry(
         "ocfl-affinity",
         "OCFL-AFF",
         "clusters once, at the temperature's rise: affinity propagation",
@@ -137,7 +137,7 @@ ENTRIES = (
         {"clusterer.damping": {"low": 0.5, "high": 0.95}},
         arena={},
     ),
-    _ocfl(
+    _build_ocfl_entry(
         "ocfl-meanshift",
         "OCFL-MS",
         "clusters once, at the temperature's rise: mean-shift",
@@ -145,7 +145,7 @@ ENTRIES = (
         {},
         arena={},
     ),
-    _ocfl(
+    _build_ocfl_entry(
         "ocfl-hdbscan",
         "OCFL-HDB",
         "clusters once, at the temperature's rise: HDBSCAN",
@@ -205,8 +205,8 @@ ENTRIES = (
         "Ward told k",
         "reference: clusters once, in a fixed round, into num_clusters: Ward's tree on standardised updates",
         "docs/our-algorithm.md",
-        ward_told.WardTold,
-        ward_told.WardToldSettings(),
+        ward_reference.WardReference,
+        ward_reference.WardReferenceSettings(),
         is_reference=True,
         arena={},
         told="number",
@@ -219,7 +219,7 @@ ENTRIES = (
         sattler.SattlerAsPublished,
         sattler.SattlerAsPublishedSettings(),
         bibtex=sattler.BIBTEX,
-        search=partial(_sattler, EPSILONS),
+        search=partial(_build_sattler_space, EPSILONS),
     ),
     AlgorithmEntry(
         "briggs-as-published",
@@ -229,20 +229,20 @@ ENTRIES = (
         briggs.BriggsAsPublished,
         briggs.BriggsAsPublishedSettings(),
         bibtex=briggs.BIBTEX,
-        search=partial(_briggs, {}),
+        search=partial(_build_briggs_space, {}),
     ),
-    _ocfl(
+    _build_ocfl_entry(
         "ocfl-affinity-as-published",
         "OCFL-AFF as published",
         "distances in place of similarities: mixes members of clusters",
-        _ocfl_as_published(clusterers.AffinityAsPublished()),
+        _build_published_settings(clusterers.AffinityAsPublished()),
         {},
     ),
-    _ocfl(
+    _build_ocfl_entry(
         "ocfl-hdbscan-as-published",
         "OCFL-HDB as published",
         "scikit-learn's HDBSCAN; all noise clients are one cluster",
-        _ocfl_as_published(clusterers.HDBSCANAsPublished()),
+        _build_published_settings(clusterers.HDBSCANAsPublished()),
         MIN_SHARE,
     ),
 )

@@ -6,7 +6,7 @@ tree says how many groups there are, and k-means at that number who is in them (
 Groups become the clusters in the first round in which they are those of the round before and evident: tighter
 than those of rotated clients (`algorithms.clustering.ward.score`). One client is no group: if all that is
 evident are clients that are like no others, these are set aside, and groups are searched for among the rest
-(`algorithms.clustering.ward.odd_in`). docs/our-algorithm.md says why, and where it fails.
+(`algorithms.clustering.ward.find_outliers`). docs/our-algorithm.md says why, and where it fails.
 
 By default each client fine-tunes the model that it is served (`fine_tune`): clients may differ without groups
 to find, and then neither one model nor a cluster's serves them well.
@@ -31,19 +31,25 @@ from threadpoolctl import threadpool_limits
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, select_moving
 from fedgrid.algorithms.clustering import ward
 from fedgrid.algorithms.clustering.graph import Groups
-from fedgrid.algorithms.clustering.latecomers import can_wait, split_seen
-from fedgrid.algorithms.clustering.measures import labels_of, silhouette
-from fedgrid.algorithms.clustering.pooled import MET, add, can_compare, clients_seen, distances_over_rounds
-from fedgrid.algorithms.contract.base import Diagnostics, Fresh, Labels, State, Step
+from fedgrid.algorithms.clustering.latecomers import can_place_later, split_seen_clients
+from fedgrid.algorithms.clustering.measures import compute_silhouette, number_groups
+from fedgrid.algorithms.clustering.pooled_cosines import (
+    NUM_SHARED_ROUNDS,
+    add_to_sums,
+    can_compare,
+    estimate_distances,
+    find_seen_clients,
+)
+from fedgrid.algorithms.contract.base import Diagnostics, Fresh, Labels, State, StepResult
 from fedgrid.algorithms.updates.source import Layout, Rng
 from fedgrid.algorithms.updates.updates import Updates
 
-KINDS = ("as_they_are", "standardised")
+DISTANCE_KINDS = ("as_they_are", "standardised")
 """Kinds of distances. Updates as they are show groups that differ by much in a few entries; standardised
 ones, in which all entries count alike, those that differ by a little in many."""
-TWICE = 2
+LEAST_UPDATES = 2
 """Number of rounds in which each client seen so far must have sent an update before anything is decided."""
-ASKED, ODD = "rounds_asked", "odd_K"
+NUM_TESTED_ROUNDS, OUTLIERS = "rounds_asked", "odd_K"
 """Arrays of a state: number of rounds in which groups were tested (int64), and clients that are set aside
 (bool, shape (K,))."""
 
@@ -62,15 +68,15 @@ class EvidentGroupsSettings(FedOptSettings):
 
 
 @dataclass(frozen=True)
-class ShownGroups:
+class GroupEvidence:
     """The groups that one kind of distances shows in a round, and how evident they are."""
 
     clusters: Groups
     """Client ids of each group, by first member, with the outliers that are nearest to it."""
-    found_K: Labels
+    labels_K: Labels
     """Group of each client before outliers were moved, int64, shape (K,); -1 for clients that were not
     examined."""
-    odd: tuple[int, ...]
+    outliers: tuple[int, ...]
     """Ids of clients that are like no others, ascending."""
     score: float
     """Evidence of the groups; 0 if they differ from those of the round before, or have no score."""
@@ -78,9 +84,9 @@ class ShownGroups:
     """Mean silhouette of the groups; None if it is not defined."""
 
     @property
-    def deviations(self) -> float:
+    def score_in_deviations(self) -> float:
         """The score in standard deviations, without its root: by it the two kinds are compared."""
-        return self.score * float(np.sqrt(self.found_K.max()))
+        return self.score * float(np.sqrt(self.labels_K.max()))
 
 
 class EvidentGroups(FedOpt):
@@ -113,11 +119,11 @@ class EvidentGroups(FedOpt):
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Build the state of one cluster; no groups have been seen yet."""
         state = super().init(layout, num_clients, fresh, rng)
-        nobody_K = {_found_in(kind): np.full(num_clients, -1, np.int64) for kind in KINDS}
-        nobody_is_odd = {ODD: np.zeros(num_clients, np.bool_)}
-        return state.keep(**{ASKED: np.zeros((), np.int64)}, **nobody_is_odd, **nobody_K)
+        nobody_K = {_labels_name(kind): np.full(num_clients, -1, np.int64) for kind in DISTANCE_KINDS}
+        nobody_is_odd = {OUTLIERS: np.zeros(num_clients, np.bool_)}
+        return state.keep(**{NUM_TESTED_ROUNDS: np.zeros((), np.int64)}, **nobody_is_odd, **nobody_K)
 
-    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
+    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> StepResult:
         """Split the federation's only cluster if the groups are those of the round before and evident.
 
         While clients are still to come it also waits for a round in which each cluster sends an update, by
@@ -130,99 +136,111 @@ class EvidentGroups(FedOpt):
             rng: draws starts of k-means and rotations.
         """
         part = select_moving(updates)
-        if ASKED not in state.arrays or not part.clients:
+        if NUM_TESTED_ROUNDS not in state.arrays or not part.clients:
             return state, Diagnostics()
         # 1. Add this round to the sums, even if nothing can be decided yet.
         distances = (part.cosine_distances_KK, part.standardised_distances_KK)
-        state = add(state, part.clients, dict(zip(map(_pooled_in, KINDS), distances, strict=True)))
-        clients = clients_seen(state)
+        state = add_to_sums(
+            state, part.clients, dict(zip(map(_sums_name, DISTANCE_KINDS), distances, strict=True))
+        )
+        clients = find_seen_clients(state)
         if not can_compare(state, clients):
             return state, Diagnostics()
         # 2. Examine both kinds of distances. On one thread: sums of several would have other last bits on
         # other machines.
         with threadpool_limits(limits=1):
-            shown = [self._look(state, kind, clients, rng) for kind in KINDS]
-        has_enough_updates = bool(np.diagonal(state.arrays[MET])[list(clients)].min() >= TWICE)
+            shown = [self._examine_groups(state, kind, clients, rng) for kind in DISTANCE_KINDS]
+        has_enough_updates = bool(
+            np.diagonal(state.arrays[NUM_SHARED_ROUNDS])[list(clients)].min() >= LEAST_UPDATES
+        )
         # 3. Split by the more evident kind; deviations compare them, as their numbers of groups may differ.
         evident = [groups for groups in shown if has_enough_updates and groups.score > self.settings.evidence]
-        best = max(evident, key=lambda groups: groups.deviations, default=None)
+        best = max(evident, key=lambda groups: groups.score_in_deviations, default=None)
         report = Diagnostics(silhouette=max(shown, key=lambda groups: groups.score).silhouette)
-        if best and len(best.clusters) > 1 and can_wait(state, best.clusters, part.clients):
-            state = split_seen(_forget(state), best.clusters, updates)
-            return state, replace(report, clustered=True, warnings=_named(best.odd))
+        if best and len(best.clusters) > 1 and can_place_later(state, best.clusters, part.clients):
+            state = split_seen_clients(_drop_arrays(state), best.clusters, updates)
+            return state, replace(report, clustered=True, warnings=_warn_of_outliers(best.outliers))
         # 4. Otherwise store the groups, with which the next round is compared. If all that is evident are
         # outliers, they leave the search.
-        state = self._remember(state, shown, has_enough_updates)
+        state = self._store_groups(state, shown, has_enough_updates)
         if best and len(best.clusters) == 1:
-            report = replace(report, warnings=_named(best.odd))
-            state = _set_aside(state, best.odd) if ASKED in state.arrays else state
+            report = replace(report, warnings=_warn_of_outliers(best.outliers))
+            state = _exclude_outliers(state, best.outliers) if NUM_TESTED_ROUNDS in state.arrays else state
         return state, report
 
-    def _look(self, state: State, kind: str, clients: Sequence[int], rng: Rng) -> ShownGroups:
+    def _examine_groups(self, state: State, kind: str, clients: Sequence[int], rng: Rng) -> GroupEvidence:
         """Examine the groups that one kind of distances shows, and score them."""
         # Cosine distances are half the squared distances of directions, which is what Ward's tree takes.
-        squares_MM = distances_over_rounds(state, clients, _pooled_in(kind))
-        examined = np.flatnonzero(~_odd_in(state)[list(clients)])
+        squares_MM = estimate_distances(state, clients, _sums_name(kind))
+        examined = np.flatnonzero(~_read_outliers(state)[list(clients)])
         among_MM = squares_MM[np.ix_(examined, examined)]
-        cut = ward.groups_of(among_MM, self.settings.restarts, rng)
-        odd = ward.odd_in(among_MM, cut)
-        # A group is either all outliers or none: `odd_in` judges groups as a whole.
+        cut = ward.find_groups(among_MM, self.settings.restarts, rng)
+        odd = ward.find_outliers(among_MM, cut)
+        # A group is either all outliers or none: `find_outliers` judges groups as a whole.
         groups = [examined[group].tolist() for group in cut if group[0] not in odd]
         # Everybody ends in a group, outliers too: each client has to be served by some cluster.
-        clusters = ward.join(squares_MM, groups)
+        clusters = ward.join_nearest(squares_MM, groups)
         ids = np.array(clients)
-        found_K = labels_of([ids[examined[group]].tolist() for group in cut], len(state.labels_K))
-        is_same = np.array_equal(found_K, state.arrays[_found_in(kind)])
+        found_K = number_groups([ids[examined[group]].tolist() for group in cut], len(state.labels_K))
+        is_same = np.array_equal(found_K, state.arrays[_labels_name(kind)])
         # Scoring takes most of the time, so groups that have just changed are not scored.
-        score = ward.score(among_MM, cut, rng) if is_same else None
-        return ShownGroups(
+        score = ward.score_evidence(among_MM, cut, rng) if is_same else None
+        return GroupEvidence(
             [ids[cluster].tolist() for cluster in clusters],
             found_K,
             tuple(ids[examined[odd]].tolist()),
             score or 0.0,
-            silhouette(among_MM, cut),
+            compute_silhouette(among_MM, cut),
         )
 
-    def _remember(self, state: State, shown: Sequence[ShownGroups], asked: bool) -> State:
+    def _store_groups(self, state: State, shown: Sequence[GroupEvidence], is_tested: bool) -> State:
         """Store the groups of a round without a split; drop everything once the window is over."""
-        rounds_asked = state.arrays[ASKED] + asked
+        rounds_asked = state.arrays[NUM_TESTED_ROUNDS] + is_tested
         if rounds_asked >= self.settings.window:
-            return _forget(state)
-        labels = {_found_in(kind): groups.found_K for kind, groups in zip(KINDS, shown, strict=True)}
-        return state.keep(**{ASKED: np.asarray(rounds_asked)}, **labels)
+            return _drop_arrays(state)
+        labels = {
+            _labels_name(kind): groups.labels_K for kind, groups in zip(DISTANCE_KINDS, shown, strict=True)
+        }
+        return state.keep(**{NUM_TESTED_ROUNDS: np.asarray(rounds_asked)}, **labels)
 
 
-def _odd_in(state: State) -> NDArray[np.bool_]:
+def _read_outliers(state: State) -> NDArray[np.bool_]:
     """Read which clients are set aside, bool, shape (K,); states of older versions have none."""
-    return state.arrays.get(ODD, np.zeros(len(state.labels_K), np.bool_))
+    return state.arrays.get(OUTLIERS, np.zeros(len(state.labels_K), np.bool_))
 
 
-def _set_aside(state: State, odd: Sequence[int]) -> State:
+def _exclude_outliers(state: State, odd: Sequence[int]) -> State:
     """Set clients aside, so that groups are searched for without them from now on."""
-    odd_K = _odd_in(state).copy()
+    odd_K = _read_outliers(state).copy()
     odd_K[list(odd)] = True
     # The groups of the round before no longer count: the remaining clients have to agree twice again.
     nobody_K = np.full(len(odd_K), -1, np.int64)
-    return state.keep(**{ODD: odd_K}, **{_found_in(kind): nobody_K for kind in KINDS})
+    return state.keep(**{OUTLIERS: odd_K}, **{_labels_name(kind): nobody_K for kind in DISTANCE_KINDS})
 
 
-def _named(odd: Sequence[int]) -> tuple[str, ...]:
+def _warn_of_outliers(odd: Sequence[int]) -> tuple[str, ...]:
     """Format the warning about clients that are like no others."""
     if not odd:
         return ()
     return (f"clients that are like no others, and no group: {', '.join(map(str, odd))}",)
 
 
-def _pooled_in(kind: str) -> str:
+def _sums_name(kind: str) -> str:
     """Name the array with the sums of a kind of distances."""
     return f"pooled_{kind}_KK"
 
 
-def _found_in(kind: str) -> str:
+def _labels_name(kind: str) -> str:
     """Name the array with the groups of the round before."""
     return f"found_{kind}_K"
 
 
-def _forget(state: State) -> State:
+def _drop_arrays(state: State) -> State:
     """Drop every array that the search for groups needs."""
-    return state.without(MET, ASKED, ODD, *map(_pooled_in, KINDS), *map(_found_in, KINDS))
+    return state.without(
+        NUM_SHARED_ROUNDS,
+        NUM_TESTED_ROUNDS,
+        OUTLIERS,
+        *map(_sums_name, DISTANCE_KINDS),
+        *map(_labels_name, DISTANCE_KINDS),
+    )

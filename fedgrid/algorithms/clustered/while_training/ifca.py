@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from fedgrid.algorithms.averaging.shared_layers import SharedLayers, SharedLayersSettings, share
-from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State, Step, Traits
+from fedgrid.algorithms.averaging.shared_layers import SharedLayers, SharedLayersSettings, copy_shared_entries
+from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State, StepResult, Traits
 from fedgrid.algorithms.contract.conditions import Conditions
-from fedgrid.algorithms.contract.local_method import one_model_each
+from fedgrid.algorithms.contract.local_method import find_payload_refusal
 from fedgrid.algorithms.contract.orders import BYTES_PER_ENTRY, ChooseOn, Order, Presence, Served, Traffic
 from fedgrid.algorithms.contract.section import Condition, PositiveInt
 from fedgrid.algorithms.updates.source import Layout, Rng, Vector
@@ -100,14 +100,16 @@ class Ifca(SharedLayers):
             return problem
         if self.settings.choose_on == "reference" and not conditions.has_reference_images:
             return "choose_on reference needs images that the server has: set split.reference_images"
-        return one_model_each(self.settings.local) or super().problem(conditions)
+        return find_payload_refusal(self.settings.local) or super().problem(conditions)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Build the state of C independent models that no client has chosen yet."""
         state = super().init(layout, num_clients, fresh, rng)
         count = self.settings.num_clusters
         # Shared layers must be equal from the start: they are averaged as one.
-        models = share(self.shared_entries(layout), [fresh(number) for number in range(count)])
+        models = copy_shared_entries(
+            self.find_shared_entries(layout), [fresh(number) for number in range(count)]
+        )
         moments = {name: np.repeat(array, count, axis=0) for name, array in state.arrays.items()}
         redraws = self.settings.redraws if self.settings.start == "rejection" else 0
         return State(tuple(models), state.labels_K, moments).keep(
@@ -141,12 +143,12 @@ class Ifca(SharedLayers):
 
     def traffic(self, order: Order, layout: Layout) -> Traffic:
         """Count the bytes of an order: what the models share is sent once."""
-        num_shared = int(self.shared_entries(layout).sum())
+        num_shared = int(self.find_shared_entries(layout).sum())
         repeated = BYTES_PER_ENTRY * num_shared * (len(order.candidates) - 1)
         traffic = super().traffic(order, layout)
         return replace(traffic, down=traffic.down - repeated)
 
-    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
+    def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> StepResult:
         """Store which client chose which model and average; or draw other models, if too few chose one."""
         chosen = [updates.chosen[client] for client in updates.clients]
         counts = np.bincount(chosen, minlength=len(state.models))
@@ -155,13 +157,15 @@ class Ifca(SharedLayers):
             return super().step(state, round_index, updates, rng)
         # An attempt costs its round: clients have trained models that are thrown away now.
         if counts.min() < self.settings.least_share * counts.sum():
-            warning = f"models chosen by {_join(counts)} clients: drawn again, {left - 1} redraws left"
-            state = replace(state, models=self._redraw(state, updates.layout, rng))
+            warning = (
+                f"models chosen by {_format_counts(counts)} clients: drawn again, {left - 1} redraws left"
+            )
+            state = replace(state, models=self._shuffle_models(state, updates.layout, rng))
             state = state.keep(redraws=np.array([left - 1]))
             return state, Diagnostics(counts=tuple(counts.tolist()), warnings=(warning,))
         return super().step(state.keep(redraws=np.array([0])), round_index, updates, rng)
 
-    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
+    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> StepResult:
         """Put each client into the cluster that it chose last.
 
         One that has never chosen is labelled with the cluster that most have chosen; ties go to the first.
@@ -185,7 +189,10 @@ class Ifca(SharedLayers):
         # Warn once: if all had chosen one model before, the log has it already.
         was_apart = len(set(before_K[before_K != NEVER].tolist())) != 1
         warnings = (
-            (f"all {counts.sum()} clients chose one model of {count}: {_join(counts)}; one model for all",)
+            (
+                f"all {counts.sum()} clients chose one model of {count}: {_format_counts(counts)}; one "
+                "model for all",
+            )
             if count > 1 and counts.sum() > 1 and counts.max() == counts.sum() and was_apart
             else ()
         )
@@ -203,7 +210,7 @@ class Ifca(SharedLayers):
             choose_on=self.settings.choose_on,
         )
 
-    def _redraw(self, state: State, layout: Layout, rng: Rng) -> tuple[Vector, ...]:
+    def _shuffle_models(self, state: State, layout: Layout, rng: Rng) -> tuple[Vector, ...]:
         """Shuffle the entries of each model's tensors: those of a tensor are drawn alike."""
         models = [model.copy() for model in state.models]
         for model in models:
@@ -211,9 +218,9 @@ class Ifca(SharedLayers):
             # of a tensor are drawn alike; shuffling several models gives independent ones.
             for _, where, _ in layout.slices():
                 model[where] = rng.permutation(model[where])
-        return tuple(share(self.shared_entries(layout), models))
+        return tuple(copy_shared_entries(self.find_shared_entries(layout), models))
 
 
-def _join(counts: NDArray[np.int64]) -> str:
+def _format_counts(counts: NDArray[np.int64]) -> str:
     """Format counts for a message."""
     return ", ".join(map(str, counts))

@@ -15,12 +15,16 @@ from pydantic import Field, PositiveInt
 from threadpoolctl import threadpool_limits
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, select_moving
-from fedgrid.algorithms.clustering.clusterers import NOISE, AnyClusterer, KMeans, labels_to_groups
-from fedgrid.algorithms.clustering.latecomers import regroup
-from fedgrid.algorithms.clustering.measures import temperature
-from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
+from fedgrid.algorithms.clustering.clusterers import NOISE, AnyClusterer, KMeans, group_by_labels
+from fedgrid.algorithms.clustering.latecomers import regroup_clients
+from fedgrid.algorithms.clustering.measures import compute_temperature
+from fedgrid.algorithms.clustering.pooled_cosines import (
+    CosineSettings,
+    compute_clustering_distances,
+    pool_cosines,
+)
 from fedgrid.algorithms.clustering.splits import split_positions
-from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State, Step
+from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State, StepResult
 from fedgrid.algorithms.contract.checks import check_labels
 from fedgrid.algorithms.contract.section import FirstRound
 from fedgrid.algorithms.updates.source import Layout, Rng
@@ -146,7 +150,7 @@ class Ocfl(FedOpt):
         state = super().init(layout, num_clients, fresh, rng)
         return state.keep(temperatures=np.zeros(0), shots_taken=np.array([0]))
 
-    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
+    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> StepResult:
         """Compute the temperature; at its first rise split the federation's only cluster.
 
         Called by `step` once a round. With `few_shot` further rises put all clients into new clusters: few
@@ -175,20 +179,20 @@ class Ocfl(FedOpt):
         if (shots_taken >= self.settings.few_shot and not is_due) or len(part.clients) < 2:
             return state, Diagnostics()
         if self.settings.pool_rounds:
-            state = pool(state, part, standardise=self.settings.standardise)
+            state = pool_cosines(state, part, standardise=self.settings.standardise)
         # Temperatures are those of the paper, of updates as they are, whatever cosines the clusterer sees.
-        latest = np.append(state.arrays["temperatures"], temperature(part.cosine_distances_KK))
+        latest = np.append(state.arrays["temperatures"], compute_temperature(part.cosine_distances_KK))
         state = state.keep(temperatures=latest[-self.settings.window - 1 :])
-        if not (is_due or rises(latest.tolist(), self.settings.window)):
+        if not (is_due or has_risen(latest.tolist(), self.settings.window)):
             return state, Diagnostics()
-        state, diagnostics = self._shoot(state, part, rng)
+        state, diagnostics = self._cluster_clients(state, part, rng)
         if every is not None and diagnostics.clustered:
             state = state.keep(last_shot=np.array([round_index]))
         return state, diagnostics
 
-    def _shoot(self, state: State, updates: Updates, rng: Rng) -> Step:
+    def _cluster_clients(self, state: State, updates: Updates, rng: Rng) -> StepResult:
         """Cluster the clients of this round, and take the shot if there are clusters."""
-        distances_KK = clustering_distances(state, updates, self.settings)
+        distances_KK = compute_clustering_distances(state, updates, self.settings)
         # On one thread: sums of several would have other last bits on other machines.
         with threadpool_limits(limits=1):
             labels = self.settings.clusterer.fit(distances_KK, rng)
@@ -197,7 +201,7 @@ class Ocfl(FedOpt):
         if (labels == NOISE).all() and not self.settings.unclustered_consumes_shot:
             warning = f"{self.settings.clusterer.name} found no clusters: the next rise is tried"
             return state, Diagnostics(warnings=(warning,))
-        groups = labels_to_groups(labels, distances_KK, self.settings.noise)
+        groups = group_by_labels(labels, distances_KK, self.settings.noise)
         shots_taken = int(state.arrays["shots_taken"][0])
         # The first shot splits the only cluster, which latecomers can follow. Later ones may join clients of
         # different clusters, so that models are averaged.
@@ -205,11 +209,11 @@ class Ocfl(FedOpt):
             state = split_positions(state, 0, updates, groups)
         else:
             ids = [[updates.clients[position] for position in group] for group in groups]
-            state = regroup(state, ids, updates.weights, self.settings.aggregate)
+            state = regroup_clients(state, ids, updates.weights, self.settings.aggregate)
         return state.keep(shots_taken=np.array([shots_taken + 1])), Diagnostics(clustered=True)
 
 
-def rises(temperatures: Sequence[float], window: int) -> bool:
+def has_risen(temperatures: Sequence[float], window: int) -> bool:
     """Check whether the moving average over `window` rounds has risen, strictly, in the last round.
 
     False until there are `window` + 1 temperatures, so never in the first round. With window 1 it is the

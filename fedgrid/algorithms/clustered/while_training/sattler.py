@@ -15,9 +15,13 @@ import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, select_moving
-from fedgrid.algorithms.clustering.pooled import CosineSettings, clustering_distances, pool
+from fedgrid.algorithms.clustering.pooled_cosines import (
+    CosineSettings,
+    compute_clustering_distances,
+    pool_cosines,
+)
 from fedgrid.algorithms.clustering.splits import split_positions
-from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State, Step
+from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State, StepResult
 from fedgrid.algorithms.contract.section import FirstRound
 from fedgrid.algorithms.updates.source import Layout, Matrix, Rng
 from fedgrid.algorithms.updates.updates import Updates
@@ -35,11 +39,11 @@ BIBTEX = r"""@article{sattler2021clustered,
   archiveprefix = {arXiv}
 }"""
 
-Groups = tuple[list[int], list[int]]
+Halves = tuple[list[int], list[int]]
 """Positions of the members of the two halves of a cluster."""
 
 
-LONGEST = "longest_update"
+LONGEST_UPDATE = "longest_update"
 """Name of the state's array with the largest norm of a client's update so far, float64, shape (1,)."""
 
 
@@ -132,9 +136,9 @@ class Sattler(FedOpt):
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Build FedOpt's state; no update has been seen."""
-        return super().init(layout, num_clients, fresh, rng).keep(**{LONGEST: np.zeros(1)})
+        return super().init(layout, num_clients, fresh, rng).keep(**{LONGEST_UPDATE: np.zeros(1)})
 
-    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
+    def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> StepResult:
         """Split each cluster that has stalled.
 
         The diagnostics hold the largest mean norm of a cluster and the largest norm of a client in this
@@ -147,10 +151,10 @@ class Sattler(FedOpt):
             rng: not used.
         """
         if self.settings.pool_rounds:
-            state = pool(state, select_moving(updates), standardise=self.settings.standardise)
+            state = pool_cosines(state, select_moving(updates), standardise=self.settings.standardise)
         # Over the whole run, so that epsilon_2 does not shrink with the updates that it is compared with.
-        longest = max(float(state.arrays[LONGEST][0]), float(updates.norms_K.max(initial=0.0)))
-        split_state = state.keep(**{LONGEST: np.array([longest])})
+        longest = max(float(state.arrays[LONGEST_UPDATE][0]), float(updates.norms_K.max(initial=0.0)))
+        split_state = state.keep(**{LONGEST_UPDATE: np.array([longest])})
         mean_norms = []
         max_norms = []
         # Clusters of the state before the round: one that is split now is considered again in the next round.
@@ -160,7 +164,7 @@ class Sattler(FedOpt):
                 continue
             mean_norms.append(part.mean_norm)
             max_norms.append(float(part.norms_K.max()))
-            groups = self._groups(state, part, longest) if self.is_over(round_index) else None
+            groups = self._find_halves(state, part, longest) if self.is_past_cooldown(round_index) else None
             if groups is not None:
                 split_state = split_positions(split_state, cluster, part, groups)
         clustered = len(split_state.models) > len(state.models)
@@ -168,28 +172,28 @@ class Sattler(FedOpt):
             clustered, max(mean_norms, default=None), max(max_norms, default=None)
         )
 
-    def is_over(self, round_index: int) -> bool:
+    def is_past_cooldown(self, round_index: int) -> bool:
         """Check whether the cooldown is over."""
         return round_index >= self.settings.cooldown
 
-    def _groups(self, state: State, members: Updates, longest: float) -> Groups | None:
+    def _find_halves(self, state: State, members: Updates, longest: float) -> Halves | None:
         """Find the halves, as positions, of a cluster that passes every test; None if one fails."""
         # Norms first: they need no second pass over the updates.
-        epsilon_1, epsilon_2 = self.epsilons(members, longest)
+        epsilon_1, epsilon_2 = self.choose_epsilons(members, longest)
         has_stalled = members.mean_norm < epsilon_1 and members.norms_K.max() > epsilon_2
         if len(members.clients) <= 2 or not has_stalled:
             return None
-        distances_KK = clustering_distances(state, members, self.settings)
+        distances_KK = compute_clustering_distances(state, members, self.settings)
         # Members that are all alike: any cut would be arbitrary.
         if not distances_KK.any():
             return None
-        groups = bipartition(distances_KK, self.settings.linkage)
+        groups = cut_last_merge(distances_KK, self.settings.linkage)
         # sqrt((1 - alpha) / 2) with alpha the largest cosine similarity across the groups.
         if 0 < self.settings.gamma_max >= np.sqrt(distances_KK[np.ix_(*groups)].min() / 2):
             return None
         return groups
 
-    def epsilons(self, members: Updates, longest: float) -> tuple[float, float]:
+    def choose_epsilons(self, members: Updates, longest: float) -> tuple[float, float]:
         """Choose both epsilons for these members; `longest` is the largest norm so far in the run."""
         epsilon_1 = self.settings.epsilon_1
         epsilon_2 = self.settings.epsilon_2
@@ -209,12 +213,12 @@ class SattlerAsPublished(Sattler):
     other epsilons; those of the ResNets come from L1 norms, far longer than the L2 norms that are tested.
     """
 
-    def is_over(self, round_index: int) -> bool:
+    def is_past_cooldown(self, round_index: int) -> bool:
         """Check whether the cooldown is over, counting as the authors do."""
         return round_index > self.settings.cooldown
 
 
-def bipartition(cosine_distances_KK: Matrix, method: str) -> Groups:
+def cut_last_merge(cosine_distances_KK: Matrix, method: str) -> Halves:
     """Cut a tree at its last merge: the two branches of `method` linkage, K >= 2; also if merges tie."""
     from scipy.cluster.hierarchy import linkage, to_tree
     from scipy.spatial.distance import squareform

@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings, kind_of
+from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings, choose_kind
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import ClientData, Reply, Setup, TrainTask
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.dealing.holdouts import hold_out
+from fedgrid.engine.federation.dealing.holdouts import hold_out_reference
 from fedgrid.engine.federation.encoders.encoder import (
     LOSSES,
     NUM_CLASSES,
     STATE,
     Encoder,
     Reconstruction,
-    model_of,
-    principal,
+    fit_components,
+    format_model_name,
 )
 from fedgrid.engine.federation.errors import FinalError
-from fedgrid.engine.federation.models.flat_vectors import initial_vector
-from fedgrid.engine.federation.round.participation import Participation, encoder_clients
-from fedgrid.engine.federation.seeds import root_seed
+from fedgrid.engine.federation.models.flat_vectors import draw_initial_vector
+from fedgrid.engine.federation.round.participation import Participation, draw_encoder_clients
+from fedgrid.engine.federation.seeds import derive_root_seed
 from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.federation.uplink.steps import Clip, Noise
 
@@ -53,28 +53,30 @@ class EncoderTraining:
     public: ImageSet | None
     """Images that the server trains on; None if it does not."""
 
-    def train(self, pool: Pool) -> Encoder:
+    def train_encoder(self, pool: Pool) -> Encoder:
         """Train the encoder in a pool, which has to be prepared again afterwards; the encoder has no id yet.
 
         Raises:
             RunError: its training fails.
         """
-        kind = kind_of(self.settings, self.setup.inputs.shape)
+        kind = choose_kind(self.settings, self.setup.inputs.shape)
         if kind == "pixels":
             return Encoder(kind, self.setup.inputs.shape, {})
         if kind == "pca":
             assert self.public is not None
             return Encoder(
-                kind, self.setup.inputs.shape, principal(self.public.images, self.settings.components)
+                kind, self.setup.inputs.shape, fit_components(self.public.images, self.settings.components)
             )
         losses: tuple[float, ...] = ()
-        vector = initial_vector(model_of(kind), self.setup.inputs, NUM_CLASSES, self.settings.seed)
+        vector = draw_initial_vector(
+            format_model_name(kind), self.setup.inputs, NUM_CLASSES, self.settings.seed
+        )
         if self.public is not None:
-            vector, losses = self._on_public(pool, vector, self.public)
+            vector, losses = self._train_on_public(pool, vector, self.public)
         num_bytes = 0
         if self.settings.federated:
-            vector, of_rounds, num_bytes = self._among_clients(pool, vector)
-            losses += of_rounds
+            vector, round_losses, num_bytes = self._train_among_clients(pool, vector)
+            losses += round_losses
         return Encoder(
             kind,
             self.setup.inputs.shape,
@@ -84,50 +86,54 @@ class EncoderTraining:
             losses=losses,
         )
 
-    def _on_public(self, pool: Pool, vector: Vector, public: ImageSet) -> tuple[Vector, tuple[float, ...]]:
+    def _train_on_public(
+        self, pool: Pool, vector: Vector, public: ImageSet
+    ) -> tuple[Vector, tuple[float, ...]]:
         """Train the model on the public set; return it and its losses by epoch."""
-        pool.prepare(self.public_setup(public))
-        [reply] = pool.train([_task(0, 0)], [vector], {})
-        return _move(vector, [reply], "the public set"), _losses_by_epoch(reply, self.settings.epochs)
+        pool.prepare(self.build_public_setup(public))
+        [reply] = pool.train([_make_task(0, 0)], [vector], {})
+        return _apply_updates(vector, [reply], "the public set"), _average_losses(reply, self.settings.epochs)
 
-    def _among_clients(self, pool: Pool, vector: Vector) -> tuple[Vector, tuple[float, ...], int]:
+    def _train_among_clients(self, pool: Pool, vector: Vector) -> tuple[Vector, tuple[float, ...], int]:
         """Train the model in federated rounds; return it, the losses, and the bytes of one direction."""
-        pool.prepare(self.federated_setup())
+        pool.prepare(self.build_federated_setup())
         losses, num_bytes = [], 0
         for index in range(self.settings.federated):
-            clients = encoder_clients(self.settings, self.setup.seed, self.present, index)
+            clients = draw_encoder_clients(self.settings, self.setup.seed, self.present, index)
             num_bytes += len(clients) * vector.nbytes
-            replies = pool.train([_task(client, index) for client in clients], [vector], {})
-            vector = _move(vector, replies, f"round {index + 1} of the encoder")
-            last = [_losses_by_epoch(reply, self.settings.local_epochs)[-1] for reply in replies]
+            replies = pool.train([_make_task(client, index) for client in clients], [vector], {})
+            vector = _apply_updates(vector, replies, f"round {index + 1} of the encoder")
+            last = [_average_losses(reply, self.settings.local_epochs)[-1] for reply in replies]
             losses.append(float(np.mean(last)))
         return vector, tuple(losses), num_bytes
 
-    def public_setup(self, public: ImageSet) -> Setup:
+    def build_public_setup(self, public: ImageSet) -> Setup:
         """Build the setup of the training on the server: one client that holds the public images."""
         shape = (public.images.shape[1], *public.images.shape[2:])
-        return self._setup_of(
+        return self._build_setup(
             [(0, public.images)], self.settings.epochs, self.settings.seed, np.empty((0, *shape), np.uint8)
         )
 
-    def federated_setup(self) -> Setup:
+    def build_federated_setup(self) -> Setup:
         """Build the setup of the training among the run's clients."""
         held = [(data.client, data.train.images) for data in self.setup.clients]
         none = self.setup.server_set.images[:0]
-        setup = self._setup_of(held, self.settings.local_epochs, self.setup.seed, none)
+        setup = self._build_setup(held, self.settings.local_epochs, self.setup.seed, none)
         if self.settings.clip is None:
             return setup
         steps = Clip(clip=self.settings.clip), Noise(noise=self.settings.noise)
         # The noise must not be that of the run's own updates, which have the seed `setup.seed`.
-        return replace(setup, uplink=steps, seed=root_seed(f"encoder {setup.seed}", self.settings.seed))
+        return replace(
+            setup, uplink=steps, seed=derive_root_seed(f"encoder {setup.seed}", self.settings.seed)
+        )
 
-    def _setup_of(
+    def _build_setup(
         self, held: Sequence[tuple[int, np.ndarray]], epochs: int, seed: int, none: np.ndarray
     ) -> Setup:
         """Build a setup in which clients hold images without classes, and the server has none."""
         empty = _strip_labels(none)
         return Setup(
-            model=model_of(kind_of(self.settings, self.setup.inputs.shape)),
+            model=format_model_name(choose_kind(self.settings, self.setup.inputs.shape)),
             num_classes=NUM_CLASSES,
             training=LocalTraining(
                 local_epochs=epochs,
@@ -142,7 +148,7 @@ class EncoderTraining:
         )
 
 
-def encoder_training_of(
+def build_encoder_training(
     config: RunConfig,
     algorithm: Algorithm,
     setup: Setup,
@@ -164,8 +170,8 @@ def encoder_training_of(
     if message is None or message.encoder is None:
         return None
     # As the server has them: it does not know how the hidden groups' images differ.
-    _, reference = hold_out(official, config.split.reference_images, config.root_seed)
-    present = Participation.of(config, truth_K).attendance(0).present
+    _, reference = hold_out_reference(official, config.split.reference_images, config.root_seed)
+    present = Participation.from_config(config, truth_K).draw_attendance(0).present
     settings, public = message.encoder, None
     if settings.public is not None and settings.name != "pixels":
         public = reference if settings.public == REFERENCE else load_pool(settings.public)
@@ -177,12 +183,12 @@ def _strip_labels(images: np.ndarray) -> ImageSet:
     return ImageSet(images, np.zeros(len(images), np.int64))
 
 
-def _task(client: int, round_index: int) -> TrainTask:
+def _make_task(client: int, round_index: int) -> TrainTask:
     """Make the task in which a client trains the encoder."""
     return TrainTask(Order(client, (0,), rule=Reconstruction()), round_index, evaluate=False)
 
 
-def _move(vector: Vector, replies: Sequence[Reply], when: str) -> Vector:
+def _apply_updates(vector: Vector, replies: Sequence[Reply], when: str) -> Vector:
     """Move the model by the mean of the usable updates.
 
     Raises:
@@ -198,7 +204,7 @@ def _move(vector: Vector, replies: Sequence[Reply], when: str) -> Vector:
     return np.asarray(vector + total / len(usable), np.float32)
 
 
-def _losses_by_epoch(reply: Reply, epochs: int) -> tuple[float, ...]:
+def _average_losses(reply: Reply, epochs: int) -> tuple[float, ...]:
     """Average a client's losses over each of its epochs; NaN if it has made no step."""
     losses: Any = np.asarray(reply.outputs[LOSSES], np.float64)
     if not len(losses):

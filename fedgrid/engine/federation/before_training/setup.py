@@ -16,24 +16,28 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.data.images import ChannelStatistics, HeldImages, ImageSet, Pair
 from fedgrid.engine.federation.data.partition import Partition
-from fedgrid.engine.federation.dealing.holdouts import hold_out, server_parts, sets_of_groups
-from fedgrid.engine.federation.dealing.kinds import changes_of, kind_of
+from fedgrid.engine.federation.dealing.holdouts import (
+    build_group_sets,
+    divide_server_tests,
+    hold_out_reference,
+)
+from fedgrid.engine.federation.dealing.kinds import find_changes, find_kind
 from fedgrid.engine.federation.dealing.split import (
     add_official_tests,
-    client_sets,
-    cut,
+    build_client_sets,
+    check_both_sets,
+    cut_clients,
     reduce_quantity,
-    require_images,
     split_pool,
 )
 from fedgrid.engine.federation.partition.kind import ImagePool
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import make_generator
 
 Sets = tuple[HeldImages, HeldImages]
 """A client's training and test images."""
 
 
-def deal(config: RunConfig, pair: Pair, num_classes: int) -> Partition:
+def deal_images(config: RunConfig, pair: Pair, num_classes: int) -> Partition:
     """Deal the images of a data set to the clients of a run; needs classes, groups and size, but no pixels.
 
     Raises:
@@ -43,16 +47,16 @@ def deal(config: RunConfig, pair: Pair, num_classes: int) -> Partition:
     return _add_official_tests(config, pair, partition)
 
 
-def deal_again(config: RunConfig, pair: Pair, num_classes: int, partition: Partition) -> Partition:
+def deal_after_moves(config: RunConfig, pair: Pair, num_classes: int, partition: Partition) -> Partition:
     """Deal images again to the clients of `config.drift`, which move to another hidden group.
 
     A pure function, so that every process finds the same images.
 
     Args:
         config: The run's configuration.
-        pair: The data set's pool and official test set, as for `deal`.
+        pair: The data set's pool and official test set, as for `deal_images`.
         num_classes: Number of classes, L.
-        partition: The images at the start, from `deal`.
+        partition: The images at the start, from `deal_images`.
 
     Returns:
         What all clients hold once those have moved.
@@ -63,7 +67,7 @@ def deal_again(config: RunConfig, pair: Pair, num_classes: int, partition: Parti
     if not config.drift:
         return partition
     scenario, split, seed = config.split_scenario, config.split, config.seed
-    pool, kind = ImagePool.from_images(pair[0], num_classes), kind_of(config.split.kind)
+    pool, kind = ImagePool.from_images(pair[0], num_classes), find_kind(config.split.kind)
     group_K, train_K, test_K = [*partition.group_K], [*partition.train_K], [*partition.test_K]
     stay = [client for client in range(partition.num_clients) if client not in config.drift]
     # Where images are cut by subject, no client may train on a subject that another one is scored on: the cut
@@ -75,28 +79,28 @@ def deal_again(config: RunConfig, pair: Pair, num_classes: int, partition: Parti
     )
     for client, move in config.drift.items():
         # A generator a client: what one mover draws does not depend on which others move.
-        rng = generator(seed, f"drift of {scenario.seed_text}", client=client)
+        rng = make_generator(seed, f"drift of {scenario.seed_text}", client=client)
         group_K[client] = move.to
         held = kind.draw_again(scenario, pool, split, seed, rng, move.to)
         if held is not None:
             dealt = Partition([move.to], [reduce_quantity(held, split, rng)])
-            alone = cut(scenario, dealt, [rng], pool, split, seed, staying)
+            alone = cut_clients(scenario, dealt, [rng], pool, split, seed, staying)
             [train_K[client]], [test_K[client]] = alone.train_K, alone.test_K
     moved = replace(partition, group_K=group_K, train_K=train_K, test_K=test_K)
-    require_images(moved, split)
+    check_both_sets(moved, split)
     return _add_official_tests(config, pair, moved)
 
 
 def _add_official_tests(config: RunConfig, pair: Pair, partition: Partition) -> Partition:
     """Add the official test images to the clients, if these are what they are tested on."""
     pool, official = pair
-    rest, _ = hold_out(official, config.split.reference_images, config.root_seed)
+    rest, _ = hold_out_reference(official, config.split.reference_images, config.root_seed)
     if config.split.tested_on != "official" or config.split.scored_on != "test":
         return partition
     return add_official_tests(partition, pool, rest, config.split.kind)
 
 
-def setup_of(
+def build_setup(
     config: RunConfig, algorithm: Algorithm, images: Pair, num_classes: int
 ) -> tuple[Setup, np.ndarray]:
     """Deal out the images of a run; return what clients need and their true clusters, shape (K,).
@@ -112,20 +116,20 @@ def setup_of(
     """
     pool_set, official = images
     # 1. Who holds which images, before and after clients move; positions only.
-    partition = deal(config, images, num_classes)
-    moved = deal_again(config, images, num_classes, partition)
-    changes = changes_of(config.split, config.clients, num_classes)
+    partition = deal_images(config, images, num_classes)
+    moved = deal_after_moves(config, images, num_classes, partition)
+    changes = find_changes(config.split, config.clients, num_classes)
     # 2. The images themselves. Numbers to predict are standardised by what clients train on, never by test
     # rows.
     if names.has_target(config.dataset):
-        pool_set, official = _standardised(images, pool_set.labels[np.concatenate(partition.train_K)])
-    rest, _ = hold_out(official, config.split.reference_images, config.root_seed)
-    sets_K = client_sets(partition, pool_set, rest, changes)
-    new_sets = client_sets(moved, pool_set, rest, changes, config.drift)
-    server_set, reference_set = sets_of_groups(official, config.split, config.root_seed, changes)
+        pool_set, official = _standardise_labels(images, pool_set.labels[np.concatenate(partition.train_K)])
+    rest, _ = hold_out_reference(official, config.split.reference_images, config.root_seed)
+    sets_K = build_client_sets(partition, pool_set, rest, changes)
+    new_sets = build_client_sets(moved, pool_set, rest, changes, config.drift)
+    server_set, reference_set = build_group_sets(official, config.split, config.root_seed, changes)
     # 3. Attackers and group names, then everything that clients get.
     sends = algorithm.traits.sends_updates
-    clients = _clients(config, num_classes, sets_K, new_sets, sends=sends)
+    clients = _build_clients(config, num_classes, sets_K, new_sets, sends=sends)
     if names_of_groups := partition.group_names:
         clients = tuple(
             replace(client, group=names_of_groups[group])
@@ -138,17 +142,17 @@ def setup_of(
         seed=config.root_seed,
         clients=clients,
         server_set=server_set,
-        server_parts=server_parts(len(server_set), config.clients),
+        server_parts=divide_server_tests(len(server_set), config.clients),
         reference_set=reference_set,
         probabilities=config.evaluation.probabilities,
-        normalised_by=_statistics(config, pool_set, sets_K),
+        normalised_by=_compute_statistics(config, pool_set, sets_K),
         uplink=config.uplink if sends else (),
         plugins=config.plugin_digests,
     )
     return setup, np.array(partition.group_K, np.int64)
 
 
-def _standardised(images: Pair, numbers: NDArray[np.float32]) -> Pair:
+def _standardise_labels(images: Pair, numbers: NDArray[np.float32]) -> Pair:
     """Shift and scale labels so that those that clients train on, `numbers`, have mean 0 and deviation 1."""
     # A constant target has deviation 0, and stays constant with a divisor of 1.
     mean, deviation = numbers.mean(dtype=np.float64), numbers.std(dtype=np.float64) or 1.0
@@ -158,17 +162,19 @@ def _standardised(images: Pair, numbers: NDArray[np.float32]) -> Pair:
     return pool, official
 
 
-def _statistics(config: RunConfig, pool: ImageSet, sets_K: Sequence[Sets]) -> ChannelStatistics | None:
+def _compute_statistics(
+    config: RunConfig, pool: ImageSet, sets_K: Sequence[Sets]
+) -> ChannelStatistics | None:
     """Compute those by which models normalise: of a pool of images, or of the rows that clients train on."""
     if config.training.normalise == "none":
         return None
     is_pixels = pool.inputs.kind == "pixels"
-    return ChannelStatistics.of(
+    return ChannelStatistics.measure(
         pool.images if is_pixels else np.concatenate([train.images for train, _ in sets_K])
     )
 
 
-def _clients(
+def _build_clients(
     config: RunConfig, num_classes: int, sets_K: Sequence[Sets], new_sets: Sequence[Sets], *, sends: bool
 ) -> tuple[ClientData, ...]:
     """Build what the clients of a run hold: attackers, and those that move, hold other data than the rest.
@@ -182,21 +188,21 @@ def _clients(
     """
     faults = config.faults
 
-    def trained_on(client: int, train: HeldImages) -> HeldImages:
+    def apply_label_faults(client: int, train: HeldImages) -> HeldImages:
         """Change the labels that an attacker trains on; those of other clients stay."""
         if client in faults.label_noise:
-            rng = generator(config.root_seed, "label noise", client=client)
+            rng = make_generator(config.root_seed, "label noise", client=client)
             train = add_label_noise(train, num_classes, faults.label_noise[client], rng)
         return flip_labels(train, num_classes) if client in faults.label_flip else train
 
     moved = {
-        client: Moved(move.round - 1, move.to, trained_on(client, train), test)
+        client: Moved(move.round - 1, move.to, apply_label_faults(client, train), test)
         for (client, move), (train, test) in zip(config.drift.items(), new_sets, strict=True)
     }
     return tuple(
         ClientData(
             client,
-            trained_on(client, train),
+            apply_label_faults(client, train),
             test,
             moved.get(client),
             faults.factor(client) if sends else 1.0,

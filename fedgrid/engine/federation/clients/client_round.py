@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.updates.source import UPDATE, Arrays, Compute, read_only
+from fedgrid.algorithms.updates.source import UPDATE, Arrays, ComputeStatistics, make_read_only
 from fedgrid.engine.federation.clients.messages import (
     EvaluateTask,
     Memories,
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 class ClientRound:
     """One round's work at the clients, in a `with` block; this one computes everything and caches nothing.
 
-    The server calls, in this order, `reports`, whatever its algorithm needs of `fetch` and `cached`,
-    `memories` and `test`. A client trains at the first call that needs its reply, and once a round.
+    The server calls, in this order, `collect_reports`, whatever its algorithm needs of `fetch` and `cached`,
+    `collect_memories` and `test_models`. A client trains at the first call that needs its reply, and once a
+    round.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class ClientRound:
         # Tasks, models and memories are shared by clients of one process: a rule that wrote to them would
         # change the training of the next client.
         for arrays in [*memories.values(), *(task.order.payload for task in tasks)]:
-            read_only(arrays.values())
+            make_read_only(arrays.values())
         self._tasks = {task.client: task for task in tasks}
         self._models = models
         self._memories = memories
@@ -94,9 +95,9 @@ class ClientRound:
         """Seconds that the results taken from other runs would have cost this one."""
         return 0.0
 
-    def reports(self) -> list[TrainReport]:
+    def collect_reports(self) -> list[TrainReport]:
         """Train all clients and collect their reports, in the order of the tasks."""
-        self._train(list(self._tasks))
+        self._train_missing(list(self._tasks))
         return [self._replies[client].report for client in self._tasks]
 
     def fetch(self, clients: Sequence[int], output: str = UPDATE) -> list[NDArray[Any]]:
@@ -104,23 +105,23 @@ class ClientRound:
 
         Clients that have not trained in this round do so now.
         """
-        self._train(clients)
+        self._train_missing(clients)
         replies = [self._replies[client] for client in clients]
         return [reply.update if output == UPDATE else reply.outputs[output] for reply in replies]
 
-    def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
+    def cached(self, clients_of: Mapping[str, Sequence[int]], compute: ComputeStatistics) -> list[Arrays]:
         """Compute statistics; the round cache overrides this."""
         return compute(list(clients_of))
 
-    def memories(self) -> dict[int, Memory]:
-        """Collect what clients with a usable update are to remember; `reports` comes first."""
+    def collect_memories(self) -> dict[int, Memory]:
+        """Collect what clients with a usable update are to remember; `collect_reports` comes first."""
         return {
             client: reply.memory
             for client, reply in self._replies.items()
             if reply.memory and reply.report.usable
         }
 
-    def test(self, served: Served, memories: Memories, testing: Collection[int]) -> RoundTests:
+    def test_models(self, served: Served, memories: Memories, testing: Collection[int]) -> RoundTests:
         """Test served models on the server's images, and on those of the clients of `testing`.
 
         Each client tests all models on its part of the server's images; the parts are added up by model.
@@ -147,21 +148,21 @@ class ClientRound:
         parts = zip(*(report.server for report in reports if report.server), strict=True)
         return RoundTests(
             own={report.client: report.own for report in reports if report.own is not None},
-            server=tuple(reduce(add, of_model) for of_model in parts),
+            server=tuple(reduce(add, model_parts) for model_parts in parts),
             chosen={report.client: report.chosen for report in reports if report.chosen is not None},
         )
 
-    def _train(self, clients: Sequence[int]) -> None:
+    def _train_missing(self, clients: Sequence[int]) -> None:
         """Train those of `clients` that have not been trained in this round."""
         tasks = [self._tasks[client] for client in clients if client not in self._replies]
         if not tasks:
             return
-        with self._watch.train():
+        with self._watch.time_training():
             replies = self._pool.train(tasks, self._models, self._memories)
         for reply in replies:
             # Replies may be views of Ray's object store, and statistics are cached by their content: nothing
             # may write to them.
-            read_only([reply.update, *reply.outputs.values(), *reply.memory.values()])
+            make_read_only([reply.update, *reply.outputs.values(), *reply.memory.values()])
         self._replies |= {reply.report.client: reply for reply in replies}
         self.trained += [reply.report for reply in replies]
 
@@ -170,7 +171,7 @@ class OtherBits(Exception):
     """Clients have trained again and got other bits than those behind the cached results of the round."""
 
 
-RoundCache: TypeAlias = Callable[
+ClientRoundFactory: TypeAlias = Callable[
     ["Sequence[TrainTask]", "Models", "Memories", "Pool", int, "Stopwatch"], ClientRound
 ]
 """Makes a round's work at the clients, of which other runs may have done some; takes what `ClientRound`

@@ -56,23 +56,25 @@ class ClientData:
     group: str = ""
     """Name of its hidden group in the data set, for the records; empty where the split makes the groups."""
 
-    def at(self, round_index: int) -> tuple[HeldImages, HeldImages]:
+    def select_images(self, round_index: int) -> tuple[HeldImages, HeldImages]:
         """Select the training and test images that it holds in a round, from 0."""
         held = self if self.moved is None or round_index < self.moved.round_index else self.moved
         return held.train, held.test
 
-    def copied(self) -> ClientData:
+    def copy_images(self) -> ClientData:
         """Copy its images, to be sent elsewhere without those of other clients.
 
         Images are views of the pool of all clients; pickled as they are, each would carry that pool along.
         """
-        moved = self.moved and replace(self.moved, train=_copy(self.moved.train), test=_copy(self.moved.test))
-        return replace(self, train=_copy(self.train), test=_copy(self.test), moved=moved)
+        moved = self.moved and replace(
+            self.moved, train=_copy_view(self.moved.train), test=_copy_view(self.moved.test)
+        )
+        return replace(self, train=_copy_view(self.train), test=_copy_view(self.test), moved=moved)
 
 
-def _copy(held: HeldImages) -> ImageSet:
+def _copy_view(held: HeldImages) -> ImageSet:
     """Copy images out of the pool that they are a view of; others stay as they are."""
-    return held.copied() if isinstance(held, ImageView) else held
+    return held.copy_images() if isinstance(held, ImageView) else held
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Described:
+class ClientDescription:
     """A client's message about its data."""
 
     payload: Payload

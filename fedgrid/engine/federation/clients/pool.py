@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from fedgrid.engine.federation.clients.messages import (
-    Described,
+    ClientDescription,
     EvaluateReport,
     EvaluateTask,
     Memories,
@@ -39,7 +39,7 @@ class Pool(Protocol):
 
     def describe(
         self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
-    ) -> list[Described]:
+    ) -> list[ClientDescription]:
         """Describe the training images of each of `clients`, or their codes, as the message says."""
 
     def train(self, tasks: Sequence[TrainTask], models: Models, memories: Memories) -> list[Reply]:

@@ -12,7 +12,7 @@ from platform import node
 
 
 @contextmanager
-def fixed_numerics(tf32: bool) -> Iterator[None]:
+def fix_numerics(tf32: bool) -> Iterator[None]:
     """Set everything in torch that changes bits and is global to the process, inside the block.
 
     One thread: the last bits of a convolution depend on the number of threads, and a run's numbers must not
@@ -30,17 +30,17 @@ def fixed_numerics(tf32: bool) -> Iterator[None]:
     before = conv.fp32_precision, matmul.fp32_precision, cudnn.deterministic, cudnn.benchmark
     precision = "tf32" if tf32 else "ieee"
 
-    def put(convolutions: str, products: str, deterministic: bool, benchmark: bool) -> None:
+    def set_backends(convolutions: str, products: str, deterministic: bool, benchmark: bool) -> None:
         """Set the precision of convolutions and products, and cuDNN's choice of algorithms."""
         conv.fp32_precision, matmul.fp32_precision = convolutions, products
         cudnn.deterministic, cudnn.benchmark = deterministic, benchmark
 
     torch.set_num_threads(1)
-    put(precision, precision, deterministic=True, benchmark=False)
+    set_backends(precision, precision, deterministic=True, benchmark=False)
     try:
         yield
     finally:
-        put(*before)
+        set_backends(*before)
         torch.set_num_threads(threads)
 
 
@@ -69,14 +69,14 @@ class PeakMemory:
     megabytes: float
 
 
-def own_peak() -> PeakMemory:
+def measure_own_peak() -> PeakMemory:
     """Measure the peak memory of this process."""
     # In bytes on macOS, in kilobytes elsewhere.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
     return PeakMemory(f"{node()}:{os.getpid()}", peak)
 
 
-def total_megabytes(peaks: Iterable[PeakMemory]) -> float:
+def sum_megabytes(peaks: Iterable[PeakMemory]) -> float:
     """Sum the peaks of all processes in megabytes; each process counts once, with its largest value."""
     highest: dict[str, float] = {}
     for peak in peaks:

@@ -18,31 +18,31 @@ class Stopwatch:
         """Seconds of each step by its name, without training and waiting."""
 
     @property
-    def worked(self) -> float:
+    def working_seconds(self) -> float:
         """Seconds so far without waiting."""
         return perf_counter() - self._start - self.waiting
 
     @property
-    def own(self) -> float:
+    def server_seconds(self) -> float:
         """Seconds so far without training and waiting."""
-        return self.worked - self.training
+        return self.working_seconds - self.training
 
     @contextmanager
-    def step(self, name: str) -> Iterator[None]:
+    def time_step(self, name: str) -> Iterator[None]:
         """Add the seconds of the block to those of its name in `steps`: a step may have several blocks."""
-        before = self.own
+        before = self.server_seconds
         yield
-        self.steps[name] = self.steps.get(name, 0.0) + self.own - before
+        self.steps[name] = self.steps.get(name, 0.0) + self.server_seconds - before
 
     @contextmanager
-    def train(self) -> Iterator[None]:
+    def time_training(self) -> Iterator[None]:
         """Count the block as training."""
         start = perf_counter()
         yield
         self.training += perf_counter() - start
 
     @contextmanager
-    def wait(self) -> Iterator[None]:
+    def time_waiting(self) -> Iterator[None]:
         """Count the block as waiting."""
         start = perf_counter()
         yield

@@ -15,11 +15,11 @@ from zlib import crc32
 
 import numpy as np
 
-from fedgrid.algorithms.contract.checks import payload_problem
+from fedgrid.algorithms.contract.checks import find_payload_problem
 from fedgrid.algorithms.contract.orders import LOSSES, PREDICTIONS, ChooseOn, Message
 from fedgrid.algorithms.updates.source import UPDATE, Vector
 from fedgrid.engine.federation.clients.messages import (
-    Described,
+    ClientDescription,
     EvaluateReport,
     EvaluateTask,
     Memories,
@@ -30,24 +30,24 @@ from fedgrid.engine.federation.clients.messages import (
     TrainReport,
     TrainTask,
 )
-from fedgrid.engine.federation.clients.process import fixed_numerics, keep_freed_memory, own_peak
+from fedgrid.engine.federation.clients.process import fix_numerics, keep_freed_memory, measure_own_peak
 from fedgrid.engine.federation.clients.workspace import (
     DeviceSet,
     Holdings,
     Turn,
-    flat_of,
-    stacks_of,
-    tasks_by_stack,
+    build_flat_module,
+    build_stacks,
+    group_tasks_by_stack,
 )
 from fedgrid.engine.federation.encoders.encoder import Codec, Encoder
-from fedgrid.engine.federation.errors import FinalError, of_client, plugin_of
-from fedgrid.engine.federation.models.flat_vectors import squared_norm
-from fedgrid.engine.federation.own_code import own_code
-from fedgrid.engine.federation.seeds import generator, restored
+from fedgrid.engine.federation.errors import FinalError, client_error_context, find_plugin_file
+from fedgrid.engine.federation.models.flat_vectors import compute_squared_norm
+from fedgrid.engine.federation.plugin_calls import plugin_call_context
+from fedgrid.engine.federation.seeds import make_generator, preserve_states
 from fedgrid.engine.federation.training import evaluation, local
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.local import LocalResult
-from fedgrid.engine.federation.uplink.replies import residuals, send_reply
+from fedgrid.engine.federation.uplink.replies import collect_residuals, send_reply
 
 
 class ClientWorker:
@@ -60,14 +60,16 @@ class ClientWorker:
             ConfigError: the model is unknown, or the images are too small for it, or to be cropped.
         """
         keep_freed_memory()
-        self._flat = flat_of(setup, device)
-        self._stacks = stacks_of(setup, device)
+        self._flat = build_flat_module(setup, device)
+        self._stacks = build_stacks(setup, device)
         self._setup = setup
         self._device = device
         self._holdings = Holdings(setup, device)
         self._factors = {data.client: data.factor for data in setup.clients}
-        self._server_set = DeviceSet.of(setup.server_set, device)
-        self._server_parts = {at: self._server_set.part(part) for at, part in setup.server_parts.items()}
+        self._server_set = DeviceSet.from_images(setup.server_set, device)
+        self._server_parts = {
+            at: self._server_set.slice_images(part) for at, part in setup.server_parts.items()
+        }
 
     def train(self, tasks: Sequence[TrainTask], models: Models, memories: Memories) -> list[Reply]:
         """Train the client of each task from one of `models`.
@@ -84,16 +86,16 @@ class ClientWorker:
         replies: dict[tuple[int, int], Reply] = {}
         alone = self._stacks is None
         num_slots = self._setup.training.stacked
-        with self.numerics():
-            for group in [[task] for task in tasks] if alone else tasks_by_stack(tasks, num_slots):
-                with of_client(group[0].client, group[0].round_index):
-                    turns = [self._begin(task, models, memories, untrained) for task in group]
-                    results, seconds = self._train(turns)
+        with self.fix_worker_numerics():
+            for group in [[task] for task in tasks] if alone else group_tasks_by_stack(tasks, num_slots):
+                with client_error_context(group[0].client, group[0].round_index):
+                    turns = [self._begin_turn(task, models, memories, untrained) for task in group]
+                    results, seconds = self._train_turns(turns)
                 for turn, result in zip(turns, results, strict=True):
                     # By client and round, since stacks change the order of the tasks.
                     at = turn.task.client, turn.task.round_index
-                    with of_client(*at):
-                        replies[at] = self._reply(turn, result, seconds)
+                    with client_error_context(*at):
+                        replies[at] = self._build_reply(turn, result, seconds)
         return [replies[task.client, task.round_index] for task in tasks]
 
     def evaluate(
@@ -105,27 +107,27 @@ class ClientWorker:
         """
         own: dict[int, Counts] = {}
         parts: dict[int, list[Counts]] = {task.client: [] for task in tasks}
-        with self.numerics():
+        with self.fix_worker_numerics():
             # 1. Clients that choose their own model do so first, since the tests below depend on it.
             tasks = [self._choose_model(task, models) for task in tasks]
             # 2. Model by model, not client by client: each is loaded into the module once.
             for position, model in enumerate(models):
-                self._flat.write(model)
+                self._flat.write_vector(model)
                 tested: dict[int, Counts] = {}
                 for task in tasks:
                     if (part := self._server_parts.get(task.client)) is not None:
-                        parts[task.client].append(self._test(part))
+                        parts[task.client].append(self._test_module(part))
                     if task.own == position and task.adaptation is None:
                         at = task.client, task.round_index
-                        number = self._holdings.test_number(*at)
+                        number = self._holdings.find_test_number(*at)
                         if number not in tested:
-                            tested[number] = self._test(self._holdings.test(*at))
+                            tested[number] = self._test_module(self._holdings.load_test_set(*at))
                         own[task.client] = tested[number]
             # 3. Adaptation changes the module, so adapted models come last, each alone.
             for task in tasks:
                 if task.adaptation is not None and task.own is not None:
-                    with of_client(task.client, task.round_index):
-                        result = self._adapt(task, models, memories.get(task.client, {}))
+                    with client_error_context(task.client, task.round_index):
+                        result = self._adapt_model(task, models, memories.get(task.client, {}))
                         assert result.tested is not None
                         own[task.client] = result.tested
         return [
@@ -140,49 +142,49 @@ class ClientWorker:
 
     def describe(
         self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
-    ) -> list[Described]:
+    ) -> list[ClientDescription]:
         """Describe each client's training images, or their codes, as the message says."""
         codec = encoder and Codec(encoder, self._device)
         described = []
         for client in clients:
-            held = self._holdings.train(client, message.round_index)
+            held = self._holdings.load_training_set(client, message.round_index)
             # A message that does not draw again has one seed for all rounds, so that a client repeats
             # itself.
-            when = {"round_index": message.round_index} if message.draws_anew else {}
+            when = {"round_index": message.round_index} if message.draws_each_round else {}
             rng, own_rng = (
-                generator(self._setup.seed, purpose, client=client, **when)
+                make_generator(self._setup.seed, purpose, client=client, **when)
                 for purpose in ("message", "own message")
             )
             started = perf_counter()
             by = f"{type(message).__name__}.describe"
             with (
-                self.numerics(),
-                of_client(client, None),
+                self.fix_worker_numerics(),
+                client_error_context(client, None),
                 # `describe` may be a plugin's code, and the images are those that clients then train on.
-                held.only_read(by),
-                own_code(message, "describe", own_rng, self._device),
+                held.forbid_writes(by),
+                plugin_call_context(message, "describe", own_rng, self._device),
             ):
                 images = codec.encode_classes(held.images, held.labels) if codec else held.images
                 payload = message.describe(images, held.labels, self._setup.num_classes, rng)
-                if problem := payload_problem(payload):
-                    raise FinalError(f"{plugin_of(type(message), 'describe')}{by} returned {problem}")
-            described.append(Described(payload, perf_counter() - started))
+                if problem := find_payload_problem(payload):
+                    raise FinalError(f"{find_plugin_file(type(message), 'describe')}{by} returned {problem}")
+            described.append(ClientDescription(payload, perf_counter() - started))
         return described
 
-    def _train(self, turns: Sequence[Turn]) -> tuple[list[LocalResult], float]:
+    def _train_turns(self, turns: Sequence[Turn]) -> tuple[list[LocalResult], float]:
         """Train the clients of one stack, or one client; return the results and one client's seconds."""
         if self._stacks is not None:
-            return self._stacks.train(turns)
+            return self._stacks.train_stack(turns)
         (turn,) = turns
         started = perf_counter()
         reference = self._holdings.reference
-        result = local.train(
+        result = local.train_client(
             self._flat,
             turn.start,
             turn.held.images,
             turn.held.labels,
             self._setup.training.in_round(turn.task.round_index),
-            self._rng("batches", turn.task),
+            self._make_rng("batches", turn.task),
             turn.memory,
             rule=turn.task.order.rule,
             payload=turn.task.order.payload,
@@ -191,7 +193,7 @@ class ClientWorker:
         local.check_finished(turn.task.order.rule, result)
         return [result], perf_counter() - started
 
-    def _begin(
+    def _begin_turn(
         self, task: TrainTask, models: Models, memories: Memories, untrained: dict[int, Counts]
     ) -> Turn:
         """Choose the client's model, and test it if it is to be tested before its training.
@@ -202,22 +204,22 @@ class ClientWorker:
         order = task.order
         tests = {}
         if len(order.candidates) > 1 or order.losses:
-            tests = self._test_each(task, models, order.candidates, order.choose_on)
-        chosen = evaluation.best(tests, order.choose_by) if tests else order.candidates[0]
+            tests = self._test_candidates(task, models, order.candidates, order.choose_on)
+        chosen = evaluation.choose_best(tests, order.choose_by) if tests else order.candidates[0]
         if task.untrained and chosen not in untrained:
-            untrained[chosen] = self._test_of(models[chosen], self._server_set)
+            untrained[chosen] = self._test_model(models[chosen], self._server_set)
         return Turn(
             task,
             memories.get(task.client, {}),
             models[chosen],
-            self._holdings.train(task.client, task.round_index),
+            self._holdings.load_training_set(task.client, task.round_index),
             chosen,
             untrained[chosen] if task.untrained else None,
             perf_counter() - started,
-            {LOSSES: evaluation.mean_losses(tests, order.candidates)} if order.losses else {},
+            {LOSSES: evaluation.compute_mean_losses(tests, order.candidates)} if order.losses else {},
         )
 
-    def _reply(self, turn: Turn, result: LocalResult, train_seconds: float) -> Reply:
+    def _build_reply(self, turn: Turn, result: LocalResult, train_seconds: float) -> Reply:
         """Build a client's reply: its update through the uplink, and its report.
 
         The report has the tests of the trained model.
@@ -227,7 +229,7 @@ class ClientWorker:
         order = turn.task.order
         on_server = turn.on_server
         if self._stacks is not None:  # Else the model is in the workspace.
-            self._flat.write(result.model)
+            self._flat.write_vector(result.model)
         # In place: the trained model is in the module, and models are the largest thing in memory.
         trained = np.subtract(result.model, turn.start, out=result.model)
         # Personal entries are not sent, so the update alone would not show that they are broken.
@@ -239,13 +241,13 @@ class ClientWorker:
             turn.memory,
             self._setup.uplink,
             len(self._flat.weights),
-            lambda purpose: self._rng(purpose, task),
+            lambda purpose: self._make_rng(purpose, task),
         )
         update = sent[UPDATE].update
         # An attacker multiplies after the uplink, else the clip would undo it.
         if (factor := self._factors[task.client]) != 1:
             update = update * np.float32(factor)
-        squared = squared_norm(update)
+        squared = compute_squared_norm(update)
         report = TrainReport(
             client=task.client,
             chosen=turn.chosen,
@@ -255,10 +257,14 @@ class ClientWorker:
             # Algorithms compute with float32 norms: an update whose squared norm overflows there is as bad as
             # one with infinities.
             usable=is_finite and squared <= float(np.finfo(np.float32).max),
-            local=self._test(self._holdings.test(task.client, task.round_index)) if task.evaluate else None,
-            local_server=self._test(self._server_set) if task.local_server and not on_server else on_server,
+            local=self._test_module(self._holdings.load_test_set(task.client, task.round_index))
+            if task.evaluate
+            else None,
+            local_server=self._test_module(self._server_set)
+            if task.local_server and not on_server
+            else on_server,
             seconds=turn.seconds + train_seconds + perf_counter() - started,
-            peak_memory=own_peak(),
+            peak_memory=measure_own_peak(),
             checksum=crc32(update.data),
             images=len(turn.held.labels),
             steps=result.steps,
@@ -267,73 +273,73 @@ class ClientWorker:
         )
         outputs = {name: array.update for name, array in sent.items() if name != UPDATE} | turn.losses
         if order.infer:
-            outputs[PREDICTIONS] = self._infer(turn.start + update)
-        return Reply(report, update, outputs, {**result.memory, **residuals(sent)})
+            outputs[PREDICTIONS] = self._predict_reference(turn.start + update)
+        return Reply(report, update, outputs, {**result.memory, **collect_residuals(sent)})
 
-    def _rng(self, purpose: str, task: TrainTask | EvaluateTask) -> np.random.Generator:
+    def _make_rng(self, purpose: str, task: TrainTask | EvaluateTask) -> np.random.Generator:
         """Make the generator of a purpose for a task's client and round."""
-        return generator(self._setup.seed, purpose, client=task.client, round_index=task.round_index)
+        return make_generator(self._setup.seed, purpose, client=task.client, round_index=task.round_index)
 
-    def _infer(self, model: Vector) -> np.ndarray:
+    def _predict_reference(self, model: Vector) -> np.ndarray:
         """Predict the server's reference images with the model that the server can build from the update."""
         reference = self._holdings.reference
         assert reference is not None, "there are no reference images: set split.reference_images"
-        self._flat.write(model)
-        return evaluation.predict(self._flat.module, reference.images)
+        self._flat.write_vector(model)
+        return evaluation.predict_probabilities(self._flat.module, reference.images)
 
-    def _adapt(self, task: EvaluateTask, models: Models, memory: Memory) -> LocalResult:
+    def _adapt_model(self, task: EvaluateTask, models: Models, memory: Memory) -> LocalResult:
         """Adapt the client's model on its training images; test it on its test set, as the rule says."""
         assert task.adaptation is not None
         assert task.own is not None
-        held = self._holdings.train(task.client, task.round_index)
-        return local.train(
+        held = self._holdings.load_training_set(task.client, task.round_index)
+        return local.train_client(
             self._flat,
             models[task.own],
             held.images,
             held.labels,
             self._setup.training.in_round(task.round_index),
-            self._rng("adaptation", task),
+            self._make_rng("adaptation", task),
             memory,
             rule=task.adaptation.rule,
             payload=task.adaptation.payload,
             max_steps=task.adaptation.steps,
-            test=partial(self._test, self._holdings.test(task.client, task.round_index)),
+            test=partial(self._test_module, self._holdings.load_test_set(task.client, task.round_index)),
         )
 
     def _choose_model(self, task: EvaluateTask, models: Models) -> EvaluateTask:
         """Replace the task by one in which the client has chosen its own model, if it is to choose."""
         if task.own is None or task.choose_on is None:
             return task
-        with of_client(task.client, task.round_index):
-            tests = self._test_each(task, models, range(len(models)), task.choose_on)
-        return replace(task, own=evaluation.best(tests, task.choose_by))
+        with client_error_context(task.client, task.round_index):
+            tests = self._test_candidates(task, models, range(len(models)), task.choose_on)
+        return replace(task, own=evaluation.choose_best(tests, task.choose_by))
 
-    def _test_each(
+    def _test_candidates(
         self, task: TrainTask | EvaluateTask, models: Models, candidates: Sequence[int], on: ChooseOn
     ) -> dict[int, Counts]:
         """Test the models among which a client chooses, by the candidates' positions."""
-        held = self._holdings.chosen_on(task.client, task.round_index, on)
-        return {place: self._test_of(models[place], held) for place in candidates}
+        held = self._holdings.load_choice_set(task.client, task.round_index, on)
+        return {place: self._test_model(models[place], held) for place in candidates}
 
     @contextmanager
-    def numerics(self) -> Iterator[None]:
+    def fix_worker_numerics(self) -> Iterator[None]:
         """Compute with the bits of the run in the block, and restore the process's generators after it."""
-        with fixed_numerics(self._setup.training.tf32), restored(self._device):
+        with fix_numerics(self._setup.training.tf32), preserve_states(self._device):
             yield
 
-    def _test_of(self, model: Vector, held: DeviceSet) -> Counts:
+    def _test_model(self, model: Vector, held: DeviceSet) -> Counts:
         """Load a model into the module and test it."""
-        self._flat.write(model)
-        return self._test(held)
+        self._flat.write_vector(model)
+        return self._test_module(held)
 
-    def _test(self, held: DeviceSet, logits_of: evaluation.Logits | None = None) -> Counts:
+    def _test_module(self, held: DeviceSet, compute_logits: evaluation.Logits | None = None) -> Counts:
         """Test the model that is in the module."""
-        return evaluation.test(
+        return evaluation.evaluate_model(
             self._flat.module,
             held.images,
             held.labels,
             self._setup.num_classes,
             evaluation.TEST_BATCH,
             with_outputs=self._setup.probabilities,
-            logits_of=logits_of,
+            logits_of=compute_logits,
         )

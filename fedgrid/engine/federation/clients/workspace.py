@@ -23,21 +23,21 @@ from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.clients.messages import Memory, Setup, TrainTask
 from fedgrid.engine.federation.data.images import HeldImages
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.inputs import random_examples
-from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, head_of
+from fedgrid.engine.federation.inputs import draw_examples
+from fedgrid.engine.federation.models.flat_vectors import FlatModule, build_blank, find_head
 from fedgrid.engine.federation.models.normalisation import MixedPrecision, Normalised
-from fedgrid.engine.federation.seeds import generator
-from fedgrid.engine.federation.training.batches import channels_first
+from fedgrid.engine.federation.seeds import make_generator
+from fedgrid.engine.federation.training.batches import move_channels_first
 from fedgrid.engine.federation.training.confusion import Counts
-from fedgrid.engine.federation.training.evaluation import to_inputs
-from fedgrid.engine.federation.training.layers import draws
+from fedgrid.engine.federation.training.evaluation import convert_to_inputs
+from fedgrid.engine.federation.training.layers import draws_random_numbers
 from fedgrid.engine.federation.training.local import LocalResult
 from fedgrid.engine.federation.training.stacked import Member, Stack, train_together
 
 Key = tuple[int, bool]
 """A client, and whether it has moved to another hidden group."""
 
-KEPT = 8 << 20
+CPU_CACHE_BYTES = 8 << 20
 """Bytes of images that a CPU keeps as tensors: to copy a client's digits takes as long as one step of its
 training."""
 
@@ -49,17 +49,17 @@ class DeviceSet:
         self.images, self.labels = images, labels
 
     @classmethod
-    def of(cls, held: HeldImages, device: str) -> "DeviceSet":
+    def from_images(cls, held: HeldImages, device: str) -> "DeviceSet":
         """Copy images to a torch device."""
         # `np.array` copies: what comes from shared memory is read-only and may go away.
         is_pixels = held.images.dtype == np.uint8
         stored = held.images.transpose(0, 2, 3, 1) if is_pixels else held.images
         images, labels = (torch.from_numpy(np.array(each, order="C")) for each in (stored, held.labels))
-        images = channels_first(images.to(device, non_blocking=True))
+        images = move_channels_first(images.to(device, non_blocking=True))
         return cls(images, labels.to(device, non_blocking=True))
 
     @contextmanager
-    def only_read(self, by: str) -> Iterator[None]:
+    def forbid_writes(self, by: str) -> Iterator[None]:
         """Raise ValueError if `by` writes to the images or labels in the block."""
         # torch counts in-place writes of a tensor; comparing the images themselves would cost a copy.
         before = self.images._version, self.labels._version
@@ -67,7 +67,7 @@ class DeviceSet:
         if before != (self.images._version, self.labels._version):
             raise ValueError(f"{by} wrote to the client's images; work on a copy")
 
-    def part(self, where: slice) -> "DeviceSet":
+    def slice_images(self, where: slice) -> "DeviceSet":
         """View some of the images and labels."""
         return DeviceSet(self.images[where], self.labels[where])
 
@@ -76,36 +76,36 @@ class DeviceSets:
     """Each client's images on a device; clients with the same ones share their tensors.
 
     On a GPU all are put there once. Main memory has them already, so on a CPU only the last sets in use are
-    kept a second time, up to `KEPT` bytes of them.
+    kept a second time, up to `CPU_CACHE_BYTES` bytes of them.
     """
 
     def __init__(self, held: Mapping[Key, HeldImages], device: str) -> None:
-        self._held = _merge(held)
+        self._held = _share_equal_sets(held)
         self._device = device
         self._put: dict[int, DeviceSet] = {}
         self._bytes = 0
         if device != "cpu":
             for key in held:
-                self.of(key)
+                self.load_set(key)
 
-    def number(self, key: Key) -> int:
+    def find_set_number(self, key: Key) -> int:
         """Find a number that clients with one set in common share."""
         return id(self._held[key])
 
-    def of(self, key: Key) -> DeviceSet:
+    def load_set(self, key: Key) -> DeviceSet:
         """Load the images that a client holds, from the tensors that are there or by a copy."""
         images = self._held[key]
         if id(images) not in self._put:
-            new = DeviceSet.of(images, self._device)
+            new = DeviceSet.from_images(images, self._device)
             self._bytes += new.images.nbytes
-            if self._device == "cpu" and self._bytes > KEPT:
+            if self._device == "cpu" and self._bytes > CPU_CACHE_BYTES:
                 self._put.clear()
                 self._bytes = new.images.nbytes
             self._put[id(images)] = new
         return self._put[id(images)]
 
 
-def _merge(held: Mapping[Key, HeldImages]) -> dict[Key, HeldImages]:
+def _share_equal_sets(held: Mapping[Key, HeldImages]) -> dict[Key, HeldImages]:
     """Map each client to one object for sets that are equal.
 
     On its way to an actor each set becomes an object of its own.
@@ -133,7 +133,7 @@ class Holdings:
         reference = setup.reference_set
         self._seed = setup.seed
         self._batch_size = setup.training.batch_size
-        self.reference = None if reference is None else DeviceSet.of(reference, device)
+        self.reference = None if reference is None else DeviceSet.from_images(reference, device)
         """The server's reference images, if it has any."""
         movers = {data.client: data.moved for data in clients if data.moved is not None}
         self._since = {client: moved.round_index for client, moved in movers.items()}
@@ -143,46 +143,46 @@ class Holdings:
         self._train = DeviceSets({key: data.train for key, data in held.items()}, device)
         self._test = DeviceSets({key: data.test for key, data in held.items()}, device)
 
-    def train(self, client: int, round_index: int) -> DeviceSet:
+    def load_training_set(self, client: int, round_index: int) -> DeviceSet:
         """Load the images that a client trains on in a round, from 0."""
-        return self._train.of(self._key(client, round_index))
+        return self._train.load_set(self._make_key(client, round_index))
 
-    def test(self, client: int, round_index: int) -> DeviceSet:
+    def load_test_set(self, client: int, round_index: int) -> DeviceSet:
         """Load the images that a client is tested on in a round, from 0."""
-        return self._test.of(self._key(client, round_index))
+        return self._test.load_set(self._make_key(client, round_index))
 
-    def test_number(self, client: int, round_index: int) -> int:
+    def find_test_number(self, client: int, round_index: int) -> int:
         """Find a number that clients with the same test images share."""
-        return self._test.number(self._key(client, round_index))
+        return self._test.find_set_number(self._make_key(client, round_index))
 
-    def chosen_on(self, client: int, round_index: int, choose_on: ChooseOn) -> DeviceSet:
+    def load_choice_set(self, client: int, round_index: int, choose_on: ChooseOn) -> DeviceSet:
         """Load the images on which a client chooses its model in a round, from 0."""
         if choose_on == "test":
-            return self.test(client, round_index)
+            return self.load_test_set(client, round_index)
         if choose_on == "reference":
             assert self.reference is not None, "there are no reference images: set split.reference_images"
             return self.reference
-        held = self.train(client, round_index)
+        held = self.load_training_set(client, round_index)
         if choose_on == "train":
             return held
         # The seed of its training, so that this is the first batch that it then trains on.
-        rng = generator(self._seed, "batches", client=client, round_index=round_index)
+        rng = make_generator(self._seed, "batches", client=client, round_index=round_index)
         first = torch.from_numpy(rng.permutation(len(held.labels))[: self._batch_size])
         return DeviceSet(held.images[first], held.labels[first])
 
-    def _key(self, client: int, round_index: int) -> Key:
+    def _make_key(self, client: int, round_index: int) -> Key:
         """Build the key of the images that a client holds in a round, from 0."""
         return client, round_index >= self._since.get(client, round_index + 1)
 
 
-def module_of(setup: Setup, device: str) -> nn.Module:
+def build_module(setup: Setup, device: str) -> nn.Module:
     """Build a run's model on a torch device, its weights not initialised.
 
     Raises:
         ConfigError: the model is unknown, or the images are too small for it, or to be cropped.
     """
     setup.training.check_size(setup.inputs.shape)
-    module = _model(setup).to(device)
+    module = _build_model(setup).to(device)
     if (by := setup.normalised_by) is not None:
         module = Normalised(module, by.means, by.deviations, device)
     if setup.training.precision == "bfloat16":
@@ -190,24 +190,24 @@ def module_of(setup: Setup, device: str) -> nn.Module:
     return module
 
 
-def layer_prefix(setup: Setup) -> str:
-    """Find what stands before the name of a model's layer in `module_of`."""
+def find_layer_prefix(setup: Setup) -> str:
+    """Find what stands before the name of a model's layer in `build_module`."""
     wrappers = (setup.normalised_by is not None) + (setup.training.precision == "bfloat16")
     return "module." * wrappers
 
 
-def flat_of(setup: Setup, device: str) -> FlatModule:
-    """Build the workspace for a run's model on a torch device, as `module_of`."""
-    head = head_of(setup.model)
-    return FlatModule(module_of(setup, device), None if head is None else layer_prefix(setup) + head)
+def build_flat_module(setup: Setup, device: str) -> FlatModule:
+    """Build the workspace for a run's model on a torch device, as `build_module`."""
+    head = find_head(setup.model)
+    return FlatModule(build_module(setup, device), None if head is None else find_layer_prefix(setup) + head)
 
 
-def _model(setup: Setup) -> nn.Module:
+def _build_model(setup: Setup) -> nn.Module:
     """Build a run's model as its registry entry has it, without normalisation and mixed precision."""
-    return blank(setup.model, setup.inputs, setup.num_classes, setup.seed)
+    return build_blank(setup.model, setup.inputs, setup.num_classes, setup.seed)
 
 
-def tasks_by_stack(tasks: Sequence[TrainTask], num_slots: int) -> list[list[TrainTask]]:
+def group_tasks_by_stack(tasks: Sequence[TrainTask], num_slots: int) -> list[list[TrainTask]]:
     """Group tasks by stack, in the order in which the stacks' first tasks come."""
     stacks: dict[int, list[TrainTask]] = {}
     for task in tasks:
@@ -247,9 +247,9 @@ class StackTraining:
 
     def __init__(self, setup: Setup, device: str) -> None:
         self._setup = setup
-        self._stack = Stack(module_of(setup, device), setup.training.stacked)
+        self._stack = Stack(build_module(setup, device), setup.training.stacked)
 
-    def train(self, turns: Sequence[Turn]) -> tuple[list[LocalResult], float]:
+    def train_stack(self, turns: Sequence[Turn]) -> tuple[list[LocalResult], float]:
         """Train the clients of one stack, each on its own images.
 
         Returns:
@@ -265,7 +265,9 @@ class StackTraining:
             held = turn.held
             if task.order.rule != PLAIN:
                 raise ConfigError(self._setup.training.not_stacked)
-            rng = generator(self._setup.seed, "batches", client=task.client, round_index=task.round_index)
+            rng = make_generator(
+                self._setup.seed, "batches", client=task.client, round_index=task.round_index
+            )
             slot = task.client % self._stack.num_slots
             members[slot] = Member(turn.start, held.images, held.labels, rng, turn.memory)
         begun = perf_counter()
@@ -274,7 +276,7 @@ class StackTraining:
         return [results[slot] for slot in members], (perf_counter() - begun) / len(turns)
 
 
-def stacks_of(setup: Setup, device: str) -> StackTraining | None:
+def build_stacks(setup: Setup, device: str) -> StackTraining | None:
     """Build what trains clients by stacks; None if they train one after the other.
 
     So do those of a model that draws random numbers itself: `vmap` would draw others than for a client alone.
@@ -282,7 +284,7 @@ def stacks_of(setup: Setup, device: str) -> StackTraining | None:
     if setup.training.stacked == 1:
         return None
     # Whether a model draws is found by running it once; two examples, since BatchNorm needs more than one.
-    batch = torch.from_numpy(random_examples(setup.inputs, 2, np.random.default_rng(0)))
-    if draws(_model(setup), to_inputs(batch)):
+    batch = torch.from_numpy(draw_examples(setup.inputs, 2, np.random.default_rng(0)))
+    if draws_random_numbers(_build_model(setup), convert_to_inputs(batch)):
         return None
     return StackTraining(setup, device)

@@ -51,7 +51,7 @@ class Faults(Section):
         return tuple(sorted(clients))
 
     @property
-    def clients(self) -> frozenset[int]:
+    def attackers(self) -> frozenset[int]:
         """Numbers of the clients that attack in any way."""
         return frozenset((*self.label_flip, *self.label_noise, *self.sign_flip, *self.scale))
 
@@ -66,11 +66,11 @@ class Faults(Section):
         numbers = [f"{kind} {given[client]:g}" for kind, given in shares.items() if client in given]
         return ", ".join([*flips, *numbers])
 
-    def problem(self, num_clients: int) -> str | None:
+    def find_problem(self, num_clients: int) -> str | None:
         """Explain in one line why a federation of this size cannot have these attackers; None if it can."""
-        if missing := sorted(client for client in self.clients if client >= num_clients):
+        if missing := sorted(client for client in self.attackers if client >= num_clients):
             return f"client {missing[0]} does not exist, the last one is {num_clients - 1}"
-        if len(self.clients) == num_clients:
+        if len(self.attackers) == num_clients:
             return "no client is honest; leave at least one out"
         return None
 

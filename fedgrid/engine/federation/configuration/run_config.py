@@ -17,19 +17,24 @@ from fedgrid.algorithms.contract.base import Traits
 from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.engine.federation.configuration.faults import Faults
 from fedgrid.engine.federation.data import names
-from fedgrid.engine.federation.dealing.kinds import BUILT_IN, KINDS, kind_of
+from fedgrid.engine.federation.dealing.kinds import BUILT_IN, KINDS, find_kind
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.federation.partition.from_file import FILE
 from fedgrid.engine.federation.partition.natural import NATURAL
-from fedgrid.engine.federation.partition.scenarios import CENTRALISED, Scenario, scenario_of, seed_text
+from fedgrid.engine.federation.partition.scenarios import (
+    CENTRALISED,
+    Scenario,
+    build_scenario,
+    format_seed_text,
+)
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.record_names import EPSILON, FAULT, GLOBAL_MODEL, GROUP, PROBABILITIES, TARGET
-from fedgrid.engine.federation.seeds import root_seed
+from fedgrid.engine.federation.seeds import derive_root_seed
 from fedgrid.engine.federation.training.settings import Evaluation, Training
 from fedgrid.engine.federation.uplink.privacy import Privacy, is_private
 from fedgrid.engine.federation.uplink.steps import Uplink
 
-PLUGINS = "plugin_digests"
+PLUGINS_KEY = "plugin_digests"
 """The key of a run that `complete` fills in; no file may set it."""
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
@@ -39,7 +44,7 @@ class AlgorithmSection(Section):
     algorithm.
 
     The settings stay as JSON, because a stored run may be of a plugin that is not loaded;
-    `runtime.plugins.algorithm_of` builds the algorithm.
+    `runtime.plugins.build_algorithm` builds the algorithm.
 
     Args:
         name: a name of `fedgrid list algorithms`; every other key is a setting.
@@ -177,7 +182,7 @@ class RunConfig(Section):
         "joins",
         "uplink",
         "privacy",
-        PLUGINS,
+        PLUGINS_KEY,
         "faults",
         "drift",
         "held_out",
@@ -213,7 +218,7 @@ class RunConfig(Section):
     @classmethod
     def _faults_are_possible(cls, faults: Faults, before: ValidationInfo) -> Faults:
         """Check that the attackers exist, and that one client is honest."""
-        if "clients" in before.data and (problem := faults.problem(before.data["clients"])):
+        if "clients" in before.data and (problem := faults.find_problem(before.data["clients"])):
             raise ValueError(problem)
         return faults
 
@@ -223,8 +228,8 @@ class RunConfig(Section):
         """Check the moves against the kind of split, the rounds and the joins."""
         given = before.data
         if drift and {"dataset", "clients", "split", "training", "joins"} <= set(given):
-            scenario = scenario_of(given["dataset"], given["split"].kind, given["clients"])
-            problem = _problem_with_drift(
+            scenario = build_scenario(given["dataset"], given["split"].kind, given["clients"])
+            problem = _find_problem_with_drift(
                 drift, scenario, given["split"], given["training"].rounds, given["joins"]
             )
             if problem:
@@ -237,8 +242,8 @@ class RunConfig(Section):
         """Check that enough clients are left to train, and that no epsilon is reported."""
         given = before.data
         if share and {"clients", "joins", "uplink", "privacy", "faults", "drift"} <= set(given):
-            others = never_held_out(given["joins"], given["faults"], given["drift"])
-            if problem := _problem_with_held_out(share, given["clients"], len(others)):
+            others = find_never_held_out(given["joins"], given["faults"], given["drift"])
+            if problem := _find_problem_with_held_out(share, given["clients"], len(others)):
                 raise ValueError(problem)
             if is_private(given["uplink"], given["privacy"]):
                 raise ValueError("no epsilon counts what a held-out client sends; leave it out, or the noise")
@@ -247,7 +252,7 @@ class RunConfig(Section):
     @cached_property
     def run_id(self) -> str:
         """Id of this configuration, and of what its numbers mean: twelve hexadecimal digits."""
-        return id_of(canonical(self.written()))
+        return compute_id(format_canonical_json(self.written()))
 
     @property
     def scenario(self) -> str:
@@ -257,18 +262,18 @@ class RunConfig(Section):
     @property
     def split_scenario(self) -> Scenario:
         """The same scenario as the `Scenario` that kinds of splits work with."""
-        return scenario_of(self.dataset, self.split.kind, self.clients)
+        return build_scenario(self.dataset, self.split.kind, self.clients)
 
     @property
     def short_dataset(self) -> str:
         """Name of the data set without a path: `mnist`, `folder_cats`; two folders may have the same."""
-        return names.short_name(self.dataset)
+        return names.shorten_name(self.dataset)
 
     @property
     def own_images(self) -> tuple[str, ...]:
         """Names of the user's own images and split file that the run needs; empty without any."""
         given = {"dataset": self.dataset, "algorithm": self.algorithm.settings, "split": self.split.path}
-        return tuple(names.names_in(given))
+        return tuple(names.find_content_names(given))
 
     @property
     def root_seed(self) -> int:
@@ -277,7 +282,9 @@ class RunConfig(Section):
         Neither the algorithm nor any other setting counts, and of the user's own images only the name of the
         folder or file: a run is the same wherever they lie.
         """
-        return root_seed(seed_text(self.short_dataset, self.clients, self.split.kind), self.seed)
+        return derive_root_seed(
+            format_seed_text(self.short_dataset, self.clients, self.split.kind), self.seed
+        )
 
     @property
     def name(self) -> str:
@@ -294,7 +301,7 @@ class RunConfig(Section):
         del values["algorithm"], values["weights"], values["training"]["rounds"]
         # Absent at its default, see `omitted_defaults`.
         values["training"].pop("stop_after", None)
-        return f"{self.scenario}-s{self.seed}-{id_of(canonical(values))}"
+        return f"{self.scenario}-s{self.seed}-{compute_id(format_canonical_json(values))}"
 
     def columns(self, traits: Traits | None) -> frozenset[str]:
         """List the columns of the run's records that not all runs have.
@@ -307,7 +314,7 @@ class RunConfig(Section):
             traits: the algorithm's traits; None if the algorithm cannot be built here.
         """
         own = traits.columns if traits is not None else frozenset()
-        attacked = {FAULT} if self.faults.clients else set()
+        attacked = {FAULT} if self.faults.attackers else set()
         private = {EPSILON} if is_private(self.uplink, self.privacy) else set()
         centralised = {CENTRALISED} if self.split.kind == CENTRALISED else set()
         named = {GROUP} if self.split.kind in (NATURAL, FILE) else set()
@@ -343,24 +350,24 @@ class RunConfig(Section):
 
     def canonical_json(self) -> str:
         """Format the configuration as JSON with sorted keys and no spaces."""
-        return canonical(self.model_dump(mode="json"))
+        return format_canonical_json(self.model_dump(mode="json"))
 
 
-def canonical(values: Mapping[str, Any]) -> str:
+def format_canonical_json(values: Mapping[str, Any]) -> str:
     """Format values as JSON with sorted keys and no spaces, so that equal values have equal bytes."""
     return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
 
-def id_of(text: str) -> str:
+def compute_id(text: str) -> str:
     """Compute a configuration's id from the canonical JSON of its `written` values."""
     return sha256(text.encode()).hexdigest()[:12]
 
 
-SETTABLE = tuple(key for key in RunConfig.model_fields if key != PLUGINS)
+SETTABLE_KEYS = tuple(key for key in RunConfig.model_fields if key != PLUGINS_KEY)
 """Keys that a file or an option may set."""
 
 
-def num_held_out(share: float, clients: int) -> int:
+def count_held_out(share: float, clients: int) -> int:
     """Count the clients that are held out: the share, rounded half up, but at least one.
 
     A share of 0 holds out none.
@@ -369,12 +376,12 @@ def num_held_out(share: float, clients: int) -> int:
     return max(1, floor(share * clients + 0.5)) if share else 0
 
 
-def never_held_out(joins: Iterable[int], faults: Faults, drift: Iterable[int]) -> frozenset[int]:
+def find_never_held_out(joins: Iterable[int], faults: Faults, drift: Iterable[int]) -> frozenset[int]:
     """Find the clients that are never held out: those that join late, attack or change their data."""
-    return frozenset((*joins, *faults.clients, *drift))
+    return frozenset((*joins, *faults.attackers, *drift))
 
 
-def _problem_with_held_out(share: float, clients: int, others: int) -> str | None:
+def _find_problem_with_held_out(share: float, clients: int, others: int) -> str | None:
     """Explain in one line why this share of the clients cannot be held out; None if it can.
 
     Args:
@@ -382,7 +389,7 @@ def _problem_with_held_out(share: float, clients: int, others: int) -> str | Non
         clients: number of all clients.
         others: number of clients that are never held out.
     """
-    count = num_held_out(share, clients)
+    count = count_held_out(share, clients)
     if count < clients - others and clients - count >= 2:
         return None
     return (
@@ -391,15 +398,15 @@ def _problem_with_held_out(share: float, clients: int, others: int) -> str | Non
     )
 
 
-def _problem_with_drift(
+def _find_problem_with_drift(
     drift: Mapping[int, Move], scenario: Scenario, split: Split, rounds: int, joins: Mapping[int, int]
 ) -> str | None:
     """Explain in one line why these moves are impossible; None if they are possible. Needs no images."""
-    kind = kind_of(scenario.split)
+    kind = find_kind(scenario.split)
     if not kind.CAN_MOVE:
         able = ", ".join(name for name, other in KINDS.items() if other.CAN_MOVE)
         return f"clients of split {scenario.split} cannot move to another group, only those of: {able}"
-    groups_K = kind.groups(scenario, split)
+    groups_K = kind.list_groups(scenario, split)
     for client, move in drift.items():
         if client >= scenario.num_clients:
             return f"client {client} does not exist, the last one is {scenario.num_clients - 1}"

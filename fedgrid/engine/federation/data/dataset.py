@@ -13,7 +13,7 @@ from fedgrid.engine.federation.data.images import ClassLabels, ImageSet, Pair
 from fedgrid.engine.federation.data.names import has_target
 from fedgrid.engine.federation.data.partition import Partition
 from fedgrid.engine.federation.errors import ConfigError, DataError
-from fedgrid.engine.federation.inputs import CALLED, Inputs
+from fedgrid.engine.federation.inputs import KIND_NAMES, Inputs
 from fedgrid.engine.federation.training.settings import Training
 
 
@@ -90,7 +90,7 @@ class Dataset(Facts):
     """Licence as its authors state it; empty where they state none, or it was not checked."""
 
     @property
-    def split(self) -> str:
+    def default_split(self) -> str:
         """The kind of split where the user names none."""
         if self.assigned is not None:
             return "file"
@@ -113,7 +113,7 @@ class Dataset(Facts):
             ConfigError: it cannot use them.
         """
         if self.inputs.kind not in takes:
-            names = " or ".join(called for kind, called in CALLED.items() if kind in takes)
+            names = " or ".join(called for kind, called in KIND_NAMES.items() if kind in takes)
             raise ConfigError(f"{what} takes {names}; {self.name} has {self.inputs}", key)
 
     def check_classes(self, what: str, *key: str) -> None:
@@ -151,7 +151,7 @@ def check_images(dataset: Dataset, part: str, image_set: ImageSet) -> None:
     # Splits of the papers deal out every class, so a gap would fail much later and say less.
     if dataset.may_lack_classes:
         return
-    check_first(dataset.name, labels)
+    check_numbered_from_zero(dataset.name, labels)
     # Zeros up to the last class, so that a missing last class counts as empty too.
     counts_L = np.bincount(labels, minlength=dataset.num_classes)
     if not counts_L.all():
@@ -161,7 +161,7 @@ def check_images(dataset: Dataset, part: str, image_set: ImageSet) -> None:
         )
 
 
-def check_first(called: str, labels: ClassLabels) -> None:
+def check_numbered_from_zero(source: str, labels: ClassLabels) -> None:
     """Check that the classes are not numbered from 1.
 
     Raises:
@@ -169,5 +169,5 @@ def check_first(called: str, labels: ClassLabels) -> None:
     """
     if labels.min(initial=1) == 1 and len(labels):
         raise DataError(
-            f"{called}: the classes are numbered from 1 to {labels.max()}; number them from 0, labels - 1"
+            f"{source}: the classes are numbered from 1 to {labels.max()}; number them from 0, labels - 1"
         )

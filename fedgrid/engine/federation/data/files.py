@@ -26,7 +26,7 @@ that nobody maintains."""
 LOCAL_HEADER = 30
 """Bytes before a name in a zip file; the last four are the lengths of the name and of the field after it."""
 ZIP = "a zip archive, as Excel's xlsx, numpy's npz and torch's files are"
-STARTS: tuple[tuple[bytes, str, str], ...] = (
+KNOWN_FORMATS: tuple[tuple[bytes, str, str], ...] = (
     (b"PAR1", "Parquet", "take parquet:PATH"),
     (b"ARROW1", "Arrow or Feather", "save it as Parquet"),
     (b"\x1f\x8b", "compressed by gzip", "unpack it: gunzip"),
@@ -52,7 +52,7 @@ STARTS: tuple[tuple[bytes, str, str], ...] = (
     (b'{"', "JSON", "save it with to_csv or to_parquet"),
 )
 """First bytes of files of known formats, what messages call the format, and what to do about such a file."""
-BEGINNING = 512
+NUM_HEAD_BYTES = 512
 """Bytes at the beginning of a file by which its format is guessed."""
 MOST_PIXELS = 4096 * 4096
 """Most pixels of an image: a small file can decompress to any size."""
@@ -82,7 +82,7 @@ def check_memory(source: Path | str, num_bytes: int) -> None:
         )
 
 
-def view_of_member(archive: Path, entry: ZipInfo, start: int, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+def map_member(archive: Path, entry: ZipInfo, start: int, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """Map a member of a zip archive that is not compressed into memory, so that it is read when it is used.
 
     Args:
@@ -100,7 +100,7 @@ def view_of_member(archive: Path, entry: ZipInfo, start: int, shape: tuple[int, 
     return np.memmap(archive, np.uint8, "r", begin + start, shape)
 
 
-def release(array: NDArray[Any]) -> None:
+def release_memory(array: NDArray[Any]) -> None:
     """Release the memory of an array that is a view of a file; it is read again when it is used."""
     base: object = array
     while isinstance(base, np.ndarray):
@@ -132,7 +132,7 @@ def check_format(path: Path, expected: str) -> None:
     if not path.is_file():
         return
     with path.open("rb") as file:
-        head = file.read(BEGINNING)
+        head = file.read(NUM_HEAD_BYTES)
     # UTF-16 without a mark of byte order: of Latin text every second byte is zero, all on the same side.
     is_wide = abs(head[1::2].count(0) - head[::2].count(0)) > len(head) // 4
     if expected == "csv" and (head.startswith((b"\xff\xfe", b"\xfe\xff")) or is_wide):
@@ -141,20 +141,20 @@ def check_format(path: Path, expected: str) -> None:
             "save it as UTF-8 (in Excel: CSV UTF-8; in pandas: encoding='utf-8')",
         )
     else:
-        known = ((called, instead) for start, called, instead in STARTS if head.startswith(start))
-        called, instead = next(known, ("", ""))
+        matches = ((called, instead) for start, called, instead in KNOWN_FORMATS if head.startswith(start))
+        called, instead = next(matches, ("", ""))
     if called and called != expected and not (expected == "npz" and called == ZIP):
         raise DataError(
             f"{path} is not a {expected} file, but {called}; {instead}".replace("PATH", f"{path}")
         )
 
 
-def damaged(file: Path, reason: str) -> DataError:
+def damaged_file_error(file: Path, reason: str) -> DataError:
     """Build the error for a damaged file."""
     return DataError(f"{file} is damaged or incomplete: {reason}; delete it, and copy or download it again")
 
 
-def stacked(first: "Images", images: "Iterable[tuple[Path | str, Images]]", count: int) -> "Images":
+def stack_images(first: "Images", images: "Iterable[tuple[Path | str, Images]]", count: int) -> "Images":
     """Stack images into one array; grey images are repeated to three channels if the first one is colour.
 
     Args:
@@ -166,24 +166,25 @@ def stacked(first: "Images", images: "Iterable[tuple[Path | str, Images]]", coun
         DataError: an image has another size or kind.
     """
     # Filled one by one: a list of all images and the array made of it would take the memory twice.
-    every = np.empty((count, *first.shape), np.uint8)
+    stack = np.empty((count, *first.shape), np.uint8)
     for position, (called, pixels) in enumerate(images):
         if len(first) == 3 and len(pixels) == 1:
             pixels = np.repeat(pixels, 3, axis=0)
         if pixels.shape != first.shape:
             raise DataError(
-                f"{called} is {_describe(pixels)}, the first image is {_describe(first)}; make all images "
+                f"{called} is {_describe_image(pixels)}, the first image is {_describe_image(first)}; make "
+                "all images "
                 "one size and one kind; #64 (or #80x60) behind the data set scales them as they are read"
             )
-        every[position] = pixels
-    return every
+        stack[position] = pixels
+    return stack
 
 
-def decoded(called: Path | str, file: Path | IO[bytes], size: "Size | None") -> "Images":
+def decode_image(source: Path | str, file: Path | IO[bytes], size: "Size | None") -> "Images":
     """Decode one image to uint8, shape (1 or 3, height, width).
 
     Args:
-        called: what messages call the image.
+        source: what messages call the image.
         file: its path, or its open file.
         size: width and height that it is scaled to; None: its own.
 
@@ -191,21 +192,21 @@ def decoded(called: Path | str, file: Path | IO[bytes], size: "Size | None") -> 
         DataError: it cannot be read.
     """
     try:
-        pixels = _decoded(called, file, size)
+        pixels = _decode_pixels(source, file, size)
     except DataError:
         raise
     except UnidentifiedImageError as error:
         raise DataError(
-            f"{called} is not an image of a known format; convert it or remove it; known: "
+            f"{source} is not an image of a known format; convert it or remove it; known: "
             f"{', '.join(FORMATS)}"
         ) from error
     except Exception as error:
         # A damaged file makes PIL's decoders raise almost anything.
-        raise DataError(f"{called} is damaged or incomplete: {error}; replace it or remove it") from error
+        raise DataError(f"{source} is damaged or incomplete: {error}; replace it or remove it") from error
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
-def _decoded(called: Path | str, file: Path | IO[bytes], size: "Size | None") -> "Images":
+def _decode_pixels(source: Path | str, file: Path | IO[bytes], size: "Size | None") -> "Images":
     """Decode an image to uint8, shape (height, width) if it is grey, else (height, width, 3)."""
     with warnings.catch_warnings():
         # PIL warns of some large images, of which `MOST_PIXELS` is the check, and of odd metadata.
@@ -213,25 +214,25 @@ def _decoded(called: Path | str, file: Path | IO[bytes], size: "Size | None") ->
         with Image.open(file, formats=FORMATS) as image:
             width, height = image.size
             if prod(image.size) > MOST_PIXELS:
-                raise DataError(f"{called} has {width}x{height} pixels; scale it to at most 4096x4096")
+                raise DataError(f"{source} has {width}x{height} pixels; scale it to at most 4096x4096")
             # Size and mode stand in the header: both are checked before a pixel is decompressed.
             if image.mode not in GREY_MODES + COLOUR_MODES:
-                raise DataError(f"{called} has pixels of mode {image.mode}; save it with 8 bits a channel")
+                raise DataError(f"{source} has pixels of mode {image.mode}; save it with 8 bits a channel")
             upright = ImageOps.exif_transpose(image)
             mode = "L" if image.mode in GREY_MODES else "RGB"
-            plain = (_on_white(upright) if upright.has_transparency_data else upright).convert(mode)
+            plain = (_draw_on_white(upright) if upright.has_transparency_data else upright).convert(mode)
             if size not in (None, plain.size):
                 plain = plain.resize(size, Image.Resampling.BILINEAR)
             return np.asarray(plain, np.uint8)
 
 
-def _on_white(image: Image.Image) -> Image.Image:
+def _draw_on_white(image: Image.Image) -> Image.Image:
     """Draw an image with transparent pixels on white paper."""
     drawn = image.convert("RGBA")
     return Image.alpha_composite(Image.new("RGBA", drawn.size, "white"), drawn)
 
 
-def _describe(pixels: "Images") -> str:
+def _describe_image(pixels: "Images") -> str:
     """Describe kind and size of an image for a message."""
     channels, height, width = pixels.shape
     return f"{'grey' if channels == 1 else 'colour'} {width}x{height}"

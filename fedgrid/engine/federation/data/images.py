@@ -117,7 +117,7 @@ class ChannelStatistics:
     everywhere."""
 
     @classmethod
-    def of(cls, images: Images) -> "ChannelStatistics":
+    def measure(cls, images: Images) -> "ChannelStatistics":
         """Measure the statistics of examples of shape (N, C, ...); the order of images changes no bit."""
         # Numbers are summed in float64; unlike those of pixels, their sums depend on the order of the rows.
         if images.dtype != np.uint8:
@@ -166,7 +166,7 @@ class ImageView:
         """Their classes, see `ImageSet.classes`."""
         return self.source.classes[self.positions]
 
-    def copied(self) -> ImageSet:
+    def copy_images(self) -> ImageSet:
         """Copy the images and labels into a set of their own, without groups."""
         return replace(self.source.without_groups(), images=self.images, labels=self.labels)
 

@@ -47,9 +47,9 @@ POOL_OF_MNIST1D = 4000
 """Number of training series, as in its release; the other thousand are the server's."""
 
 
-def _grouped(
+def _separate_tests(
     drawn: tuple[Sequence[NDArray[Any]], Sequence[ClassLabels]],
-    called: str,
+    group_kind: str,
     test_share: float,
     vocabulary: int = 0,
 ) -> Pair:
@@ -57,31 +57,31 @@ def _grouped(
 
     Args:
         drawn: the examples of each group, and the classes of each group.
-        called: what a group is, as `device`; its number follows in the group's name.
+        group_kind: what a group is, as `device`; its number follows in the group's name.
         test_share: share of each group's examples in the test set.
         vocabulary: number of different tokens. Default: 0, the examples are no tokens.
     """
     images, labels = drawn
-    sizes = [len(of_group) for of_group in labels]
+    sizes = [len(group_labels) for group_labels in labels]
     is_test = np.concatenate([np.arange(size) >= int((1 - test_share) * size) for size in sizes])
-    every = ImageSet(
+    all_examples = ImageSet(
         np.concatenate(images),
         np.concatenate(labels),
         np.repeat(np.arange(len(sizes)), sizes),
-        tuple(f"{called} {group}" for group in range(len(sizes))),
+        tuple(f"{group_kind} {group}" for group in range(len(sizes))),
         vocabulary,
     )
-    return every.take(np.flatnonzero(~is_test)), every.take(np.flatnonzero(is_test))
+    return all_examples.take(np.flatnonzero(~is_test)), all_examples.take(np.flatnonzero(is_test))
 
 
-def _mnist1d() -> Pair:
+def _read_mnist1d() -> Pair:
     """Draw MNIST-1D and give its series a channel, shape (N, 1, 40)."""
-    series_NT, labels_N = mnist1d.mnist1d()
-    every = ImageSet(series_NT[:, None], labels_N)
-    return every.take(slice(None, POOL_OF_MNIST1D)), every.take(slice(POOL_OF_MNIST1D, None))
+    series_NT, labels_N = mnist1d.draw_mnist1d()
+    all_series = ImageSet(series_NT[:, None], labels_N)
+    return all_series.take(slice(None, POOL_OF_MNIST1D)), all_series.take(slice(POOL_OF_MNIST1D, None))
 
 
-def _synthetic(alpha: float, beta: float) -> Dataset:
+def _build_synthetic(alpha: float, beta: float) -> Dataset:
     """Describe FedProx's data for one (alpha, beta); training as in the paper, but 30 rounds, not 200."""
     return Dataset(
         f"synthetic-{alpha:g}-{beta:g}",
@@ -94,7 +94,7 @@ def _synthetic(alpha: float, beta: float) -> Dataset:
         model="linear",
         training=Training(rounds=30, local_epochs=20, batch_size=10, optimizer="sgd", learning_rate=0.01),
         # There is no file: the path is ignored.
-        read=lambda _: _grouped(fedprox.synthetic(alpha, beta), "device", 0.1),
+        read=lambda _: _separate_tests(fedprox.draw_synthetic(alpha, beta), "device", 0.1),
         num_groups=fedprox.DEVICES,
         bibtex=FEDPROX,
         licence=MIT,
@@ -102,7 +102,7 @@ def _synthetic(alpha: float, beta: float) -> Dataset:
 
 
 MADE_BY_CODE = (
-    *(_synthetic(alpha, beta) for alpha, beta in ((0, 0), (0.5, 0.5), (1, 1))),
+    *(_build_synthetic(alpha, beta) for alpha, beta in ((0, 0), (0.5, 0.5), (1, 1))),
     Dataset(
         "linear-mixture",
         "linear mixture",
@@ -113,7 +113,7 @@ MADE_BY_CODE = (
         test_size=2400,
         model="linear",
         training=Training(rounds=15, batch_size=32, optimizer="sgd", learning_rate=0.1),
-        read=lambda _: _grouped(linear_mixture.linear_mixture(), "theta", 0.2),
+        read=lambda _: _separate_tests(linear_mixture.draw_linear_mixture(), "theta", 0.2),
         num_groups=linear_mixture.GROUPS,
         bibtex=IFCA,
         licence=MIT,
@@ -128,7 +128,7 @@ MADE_BY_CODE = (
         test_size=1000,
         model="cnn-1d",
         training=Training(rounds=40, batch_size=32, optimizer="sgd", learning_rate=0.1, momentum=0.9),
-        read=lambda _: _mnist1d(),
+        read=lambda _: _read_mnist1d(),
         bibtex=MNIST1D,
         licence=f"{MIT}; its templates have the Apache License 2.0",
     ),
@@ -142,7 +142,7 @@ MADE_BY_CODE = (
         test_size=1500,
         model="lstm",
         training=Training(rounds=10, batch_size=32, optimizer="adam", learning_rate=0.01),
-        read=lambda _: _grouped(dialects.dialects(), "dialect", 0.25, len(dialects.CHARACTERS)),
+        read=lambda _: _separate_tests(dialects.draw_dialects(), "dialect", 0.25, len(dialects.CHARACTERS)),
         num_groups=dialects.DIALECTS,
         licence=MIT,
     ),

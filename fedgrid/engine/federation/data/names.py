@@ -28,7 +28,7 @@ Option = tuple[str, str]
 TEST_SHARE, TARGET, DROP = "test", "target", "drop"
 
 
-def place_and_mark(given: str) -> tuple[str, str]:
+def split_mark(given: str) -> tuple[str, str]:
     """Split a path from its mark, and bring the mark into the form that runs use.
 
     `pacs#64` gives `("pacs", "#64x64")`, `t.csv#label=y,client=site` gives `("t.csv",
@@ -41,11 +41,11 @@ def place_and_mark(given: str) -> tuple[str, str]:
     if marked is None:
         return given, ""
     # Sorted and each once: two spellings of the same options must give one name, and so one run id.
-    items = {item if "=" in item else _size(given, item) for item in marked["items"].split(",")}
+    items = {item if "=" in item else _format_size(given, item) for item in marked["items"].split(",")}
     return marked["place"], f"#{','.join(sorted(items))}"
 
 
-def _size(given: str, item: str) -> str:
+def _format_size(given: str, item: str) -> str:
     """Format a size as `WIDTHxHEIGHT`; a single number is a square."""
     width, _, height = item.partition("x")
     size = int(width), int(height or width)
@@ -56,8 +56,8 @@ def _size(given: str, item: str) -> str:
     return f"{size[0]}x{size[1]}"
 
 
-def size_and_options(mark: str) -> tuple[Size | None, list[Option]]:
-    """Parse a mark, as `place_and_mark` returns it, into its size, if any, and its (key, value)s."""
+def parse_mark(mark: str) -> tuple[Size | None, list[Option]]:
+    """Parse a mark, as `split_mark` returns it, into its size, if any, and its (key, value)s."""
     size, options = None, []
     for item in mark.removeprefix("#").split(",") if mark else ():
         key, equals, value = item.partition("=")
@@ -71,8 +71,8 @@ def size_and_options(mark: str) -> tuple[Size | None, list[Option]]:
 
 def has_target(dataset: str) -> bool:
     """Check whether models of a data set predict numbers and not classes, as in `csv:t.csv#target=y`."""
-    _, _, given = without_digest(dataset).partition(":")
-    return any(key == TARGET for key, _ in size_and_options(place_and_mark(given)[1])[1])
+    _, _, given = strip_digest(dataset).partition(":")
+    return any(key == TARGET for key, _ in parse_mark(split_mark(given)[1])[1])
 
 
 def parse_share(source: str, value: str) -> float:
@@ -92,7 +92,7 @@ def parse_share(source: str, value: str) -> float:
     return share
 
 
-def only_share(source: str, options: Sequence[Option]) -> float | None:
+def parse_sole_share(source: str, options: Sequence[Option]) -> float | None:
     """Parse the share of the test set where no other option is allowed; None without one.
 
     Raises:
@@ -125,30 +125,30 @@ NAME = re.compile(
 For a data set on the hub the digest is the whole revision, from which it can be fetched anywhere."""
 
 
-def is_name(dataset: str) -> bool:
+def is_content_name(dataset: str) -> bool:
     """Check whether a data set is named by content, as in a run's configuration."""
     return NAME.fullmatch(dataset) is not None
 
 
-def digest_in(dataset: str) -> str:
+def extract_digest(dataset: str) -> str:
     """Extract the digest, or the hub's revision, from a name by content."""
     return dataset.rpartition("@")[2]
 
 
-def without_digest(dataset: str) -> str:
+def strip_digest(dataset: str) -> str:
     """Remove the digest from a name by content: `folder:cats#64x64`; other names stay as they are."""
-    return dataset.rpartition("@")[0] if is_name(dataset) else dataset
+    return dataset.rpartition("@")[0] if is_content_name(dataset) else dataset
 
 
-def short_name(dataset: str) -> str:
+def shorten_name(dataset: str) -> str:
     """Shorten a data set's name to one without path, options or digest: `mnist`, `folder_cats-64x64`."""
-    kind, _, given = without_digest(dataset).partition(":")
-    path, mark = place_and_mark(given)
-    size, _ = size_and_options(mark)
+    kind, _, given = strip_digest(dataset).partition(":")
+    path, mark = split_mark(given)
+    size, _ = parse_mark(mark)
     return f"{kind}_{Path(path).stem}{'-{}x{}'.format(*size) if size else ''}" if given else kind
 
 
-def seeded_as(name: str) -> str:
+def find_seed_name(name: str) -> str:
     """Find the name that random numbers are drawn for, given a data set's format or short name.
 
     A table counts as an npz file: the same numbers give the same run, whatever file they are in.
@@ -157,33 +157,33 @@ def seeded_as(name: str) -> str:
     return f"npz{line}{stem}" if kind in (*TABLES, HUB) else name
 
 
-def on_hub(dataset: str) -> tuple[str, str] | None:
+def parse_hub_name(dataset: str) -> tuple[str, str] | None:
     """Parse name and revision (empty: the newest) of a data set on the Hugging Face hub; None for others.
 
     `hf:flwrlabs/femnist@main#64` is one; `hf:./femnist`, `hf:/femnist` and data that came with a job are
     none.
     """
-    kind, _, given = without_digest(dataset).partition(":")
+    kind, _, given = strip_digest(dataset).partition(":")
     if kind != HUB or given.startswith((".", "/", "~", "@")):
         return None
-    place, _ = place_and_mark(given)
-    if not is_name(dataset):
+    place, _ = split_mark(given)
+    if not is_content_name(dataset):
         repository, _, revision = place.partition("@")
         return repository, revision
-    commit = digest_in(dataset)
+    commit = extract_digest(dataset)
     return (place, commit) if COMMIT.fullmatch(commit) else None
 
 
-def names_in(value: Any) -> Iterator[str]:
+def find_content_names(value: Any) -> Iterator[str]:
     """Yield the names by content in a value and the values within it."""
     if isinstance(value, Mapping):
         for inner in value.values():
-            yield from names_in(inner)
-    elif isinstance(value, str) and is_name(value):
+            yield from find_content_names(inner)
+    elif isinstance(value, str) and is_content_name(value):
         yield value
 
 
-def composed(texts: Sequence[str]) -> list[str]:
+def compose_accents(texts: Sequence[str]) -> list[str]:
     """Compose letters and their accents (NFC), so that two spellings of one name are one name."""
     # macOS stores accents apart from their letters, Linux as they are typed; `isascii` skips the slow call
     # for most names.
@@ -201,7 +201,7 @@ def sort_names(names: Collection[str]) -> list[str]:
         return sorted(names, key=lambda name: (Decimal(name), name))
     # Sorted as written: to compose first would move accented names, and with them the numbers of classes and
     # groups.
-    return list(dict.fromkeys(composed(sorted(names))))
+    return list(dict.fromkeys(compose_accents(sorted(names))))
 
 
 def are_numbers(names: Collection[str]) -> bool:

@@ -23,24 +23,24 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.dataset import DataSource, Facts, check_first
+from fedgrid.engine.federation.data.dataset import DataSource, Facts, check_numbered_from_zero
 from fedgrid.engine.federation.data.files import (
     check_format,
     check_is_file,
     check_memory,
-    damaged,
-    view_of_member,
+    damaged_file_error,
+    map_member,
 )
 from fedgrid.engine.federation.data.images import ClassLabels, Groups, Images, ImageSet, Pair
-from fedgrid.engine.federation.data.names import TEST_SHARE, composed, sort_names
+from fedgrid.engine.federation.data.names import TEST_SHARE, compose_accents, sort_names
 from fedgrid.engine.federation.data.partition import Positions, assign_clients, number_names
 from fedgrid.engine.federation.data.precision import (
-    LARGEST,
-    cast_alike,
+    OVERFLOW_HELP,
+    cast_parts,
     check_tokens,
-    find_beyond,
+    find_overflow,
 )
-from fedgrid.engine.federation.data.server_share import draw_tests
+from fedgrid.engine.federation.data.server_share import draw_test_rows
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.federation.inputs import Inputs
 
@@ -68,26 +68,26 @@ def open_npz(path: Path, share: float | None = None) -> DataSource:
     Raises:
         DataError: the file cannot be read as such.
     """
-    with _open(path, share) as file:
-        parts = _parts(file)
-        labels_P = [_labels(path, file, part) for part in parts]
-        inputs = _inputs(path, file)
+    with _open_file(path, share) as file:
+        parts = _list_parts(file)
+        labels_P = [_read_labels(path, file, part) for part in parts]
+        inputs = _read_inputs(path, file)
         num_classes = _count_classes(path, np.concatenate(labels_P))
-        groups_P = _texts(path, file, "group", parts)
+        groups_P = _read_texts(path, file, "group", parts)
         # No client holds examples of the test part.
-        clients_P = _texts(path, file, "client", parts if len(parts) == 1 else parts[:-1])
+        clients_P = _read_texts(path, file, "client", parts if len(parts) == 1 else parts[:-1])
     # From here on a drawn test set looks like a part of the file: the last one.
     drawn: list[Positions] = []
     if share is not None:
-        is_test_N = draw_tests(f"{path}", labels_P[0], share)
+        is_test_N = draw_test_rows(f"{path}", labels_P[0], share)
         drawn = [np.flatnonzero(~is_test_N), np.flatnonzero(is_test_N)]
         labels_P = [labels_P[0][part] for part in drawn]
         groups_P = [groups[part] for groups in groups_P for part in drawn]
         clients_P = [clients[drawn[0]] for clients in clients_P]
-    names, of_pool, of_test = _number_groups(path, groups_P, is_drawn=share is not None)
+    names, pool_groups, test_groups = _number_groups(path, groups_P, is_drawn=share is not None)
     assigned = None
     if clients_P:
-        groups = None if of_pool is None else [names[group] for group in of_pool]
+        groups = None if pool_groups is None else [names[group] for group in pool_groups]
         assigned = assign_clients(path.name, np.concatenate(clients_P).astype(str).tolist(), groups)
     unheld = 0 if assigned is None else (assigned.num_rows or 0) - sum(map(len, assigned.held_K))
     facts = Facts(
@@ -99,10 +99,10 @@ def open_npz(path: Path, share: float | None = None) -> DataSource:
         notes=(f"{path}: nobody has {unheld} examples, which have no client",) if unheld else (),
     )
 
-    def read() -> Pair:
+    def read_pair() -> Pair:
         """Read the pool and the server's test set."""
-        with _open(path, share) as file:
-            images_P = _every_example(path, file, parts)
+        with _open_file(path, share) as file:
+            images_P = _read_all_examples(path, file, parts)
         if drawn:
             images_P = [images_P[0][part] for part in drawn]
         for images, labels in zip(images_P, labels_P, strict=True):
@@ -110,11 +110,11 @@ def open_npz(path: Path, share: float | None = None) -> DataSource:
         # A pool of one part is not copied: it may be most of the memory.
         images = images_P[0] if len(images_P) == 2 else np.concatenate(images_P[:-1])
         labels = np.concatenate(labels_P[:-1])
-        pool = ImageSet(images, labels, of_pool, names, inputs.vocabulary, assigned)
-        of_groups = () if of_test is None else names
-        return pool, ImageSet(images_P[-1], labels_P[-1], of_test, of_groups, inputs.vocabulary)
+        pool = ImageSet(images, labels, pool_groups, names, inputs.vocabulary, assigned)
+        test_names = () if test_groups is None else names
+        return pool, ImageSet(images_P[-1], labels_P[-1], test_groups, test_names, inputs.vocabulary)
 
-    return facts, read
+    return facts, read_pair
 
 
 def read_images(path: Path) -> Pair:
@@ -140,14 +140,14 @@ def _count_classes(path: Path, labels: ClassLabels) -> int:
     if len(labels) == 0 or outside.any():
         label = f"label {labels[outside][0]}" if len(labels) else "no label"
         raise DataError(f"{path}: {label} found; number the classes 0, 1, 2, ... and give each some images")
-    check_first(f"{path}", labels)
+    check_numbered_from_zero(f"{path}", labels)
     if labels.max() == 0:
         raise DataError(f"{path} has one class; number the classes 0, 1, 2, ... and give each some images")
     return int(labels.max()) + 1
 
 
 @contextmanager
-def _open(path: Path, share: float | None) -> Iterator[NpzFile]:
+def _open_file(path: Path, share: float | None) -> Iterator[NpzFile]:
     """Open the file and check its keys; convert every error of reading it to a DataError in one line.
 
     It must have a test part, unless a `share` of its training part is drawn as such.
@@ -165,7 +165,7 @@ def _open(path: Path, share: float | None) -> Iterator[NpzFile]:
         with np.load(path, allow_pickle=False) as file:
             if not isinstance(file, NpzFile):
                 raise ValueError("an npy file")
-            parts = dict.fromkeys(["train", *_parts(file), *(["test"] if share is None else [])])
+            parts = dict.fromkeys(["train", *_list_parts(file), *(["test"] if share is None else [])])
             if share is not None and (others := [part for part in parts if part != "train"]):
                 raise DataError(
                     f"{path} has {others[0]}_images; leave out the drawn share #{TEST_SHARE}={share}"
@@ -182,18 +182,18 @@ def _open(path: Path, share: float | None) -> Iterator[NpzFile]:
             for key in file:
                 _check_plain(path, file, key)
             # By the headers: a compressed file may be a thousand times smaller than its arrays.
-            check_memory(path, sum(_size(file, key) for key in keys + groups))
+            check_memory(path, sum(_measure_array(file, key) for key in keys + groups))
             yield file
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing; expected an npz file with MedMNIST's keys there") from error
     except DAMAGE as error:
-        raise damaged(path, "it cannot be read as an npz file of plain arrays") from error
+        raise damaged_file_error(path, "it cannot be read as an npz file of plain arrays") from error
 
 
 def _check_plain(path: Path, file: NpzFile, key: str) -> None:
     """Check that an array is no pickle of Python objects."""
-    with _zip(file).open(f"{key}.npy") as member:
-        _, _, dtype = _header(member)
+    with _get_archive(file).open(f"{key}.npy") as member:
+        _, _, dtype = _read_header(member)
     if dtype.hasobject:
         raise DataError(
             f"{path}: {key} has Python objects, a pickle, which can run any code when it is read; save it "
@@ -201,43 +201,46 @@ def _check_plain(path: Path, file: NpzFile, key: str) -> None:
         )
 
 
-def _size(file: NpzFile, key: str) -> int:
+def _measure_array(file: NpzFile, key: str) -> int:
     """Measure an array in bytes by its header; the archive must hold as many."""
-    with _zip(file).open(f"{key}.npy") as member:
-        shape, _, dtype = _header(member)
+    with _get_archive(file).open(f"{key}.npy") as member:
+        shape, _, dtype = _read_header(member)
         size = prod(shape) * dtype.itemsize
         # A crafted header could claim any shape; the size of the archive's member bounds the memory.
-        if min(shape, default=0) < 0 or member.tell() + size != _zip(file).getinfo(f"{key}.npy").file_size:
+        if (
+            min(shape, default=0) < 0
+            or member.tell() + size != _get_archive(file).getinfo(f"{key}.npy").file_size
+        ):
             raise ValueError(f"{key} has another size than its header says")
     return size
 
 
-def _zip(file: NpzFile) -> zipfile.ZipFile:
+def _get_archive(file: NpzFile) -> zipfile.ZipFile:
     """Get the open zip archive of the file."""
     assert file.zip is not None, "it is open"
     return file.zip
 
 
-def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _read_header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Read shape, whether the first index runs fastest, and type of an array."""
     if np.lib.format.read_magic(member) == (1, 0):
         return np.lib.format.read_array_header_1_0(member)
     return np.lib.format.read_array_header_2_0(member)
 
 
-def _parts(file: NpzFile) -> Sequence[str]:
+def _list_parts(file: NpzFile) -> Sequence[str]:
     """List the parts that the file has, in the order train, val, test."""
     return tuple(part for part in ("train", "val", "test") if f"{part}_images" in file)
 
 
-def _inputs(path: Path, file: NpzFile) -> Inputs:
+def _read_inputs(path: Path, file: NpzFile) -> Inputs:
     """Read kind and shape of the examples from the header of the training part."""
-    with _zip(file).open("train_images.npy") as member:
-        shape, _, dtype = _header(member)
+    with _get_archive(file).open("train_images.npy") as member:
+        shape, _, dtype = _read_header(member)
     if 0 in shape[1:]:
         raise DataError(f"{path}: train_images of shape {shape} has nothing to learn from; add some numbers")
     if dtype == np.uint8:
-        return Inputs("pixels", _image_shape(path, "train_images", shape))
+        return Inputs("pixels", _find_image_shape(path, "train_images", shape))
     if dtype.kind == "f" and len(shape) in (2, 3, 4):
         return Inputs("numbers", shape[1:])
     if dtype.kind in "iu" and len(shape) == 2:
@@ -251,7 +254,7 @@ def _inputs(path: Path, file: NpzFile) -> Inputs:
     )
 
 
-def _image_shape(path: Path, key: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
+def _find_image_shape(path: Path, key: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Find (channels, height, width) of images from the shape of their array."""
     if len(shape) == 3:
         return 1, shape[1], shape[2]
@@ -263,37 +266,37 @@ def _image_shape(path: Path, key: str, shape: tuple[int, ...]) -> tuple[int, int
     )
 
 
-def _every_example(path: Path, file: NpzFile, parts: Sequence[str]) -> list[Images]:
+def _read_all_examples(path: Path, file: NpzFile, parts: Sequence[str]) -> list[Images]:
     """Read the examples of all parts, with common offsets of numbers.
 
     The last part is no part of the pool, if there are several.
     """
     keys = [f"{part}_images" for part in parts]
-    images_P = [_examples(path, file, key) for key in keys]
-    singles = cast_alike(images_P, len(keys) - 1 or 1)
+    images_P = [_read_examples(path, file, key) for key in keys]
+    singles = cast_parts(images_P, len(keys) - 1 or 1)
     for key, images, single in zip(keys, images_P, singles, strict=True):
-        if (place := find_beyond(single)) is not None:
+        if (place := find_overflow(single)) is not None:
             row, column = place
             value = images[row, column].flat[np.argmin(np.isfinite(single[row, column]))]
-            raise DataError(f"{path}: row {row} of {key} has {value:g} in column {column}; {LARGEST}")
+            raise DataError(f"{path}: row {row} of {key} has {value:g} in column {column}; {OVERFLOW_HELP}")
     return singles
 
 
-def _examples(path: Path, file: NpzFile, key: str) -> NDArray[Any]:
+def _read_examples(path: Path, file: NpzFile, key: str) -> NDArray[Any]:
     """Read the examples of a part; many uncompressed images become a view of the file instead."""
-    entry = _zip(file).getinfo(f"{key}.npy")
-    with _zip(file).open(entry) as member:
-        (shape, is_fortran, dtype), start = _header(member), member.tell()
+    entry = _get_archive(file).getinfo(f"{key}.npy")
+    with _get_archive(file).open(entry) as member:
+        (shape, is_fortran, dtype), start = _read_header(member), member.tell()
         # Bytes can be mapped as they are; other types are checked or converted as a whole.
         is_plain = dtype == np.uint8 and not is_fortran and entry.compress_type == zipfile.ZIP_STORED
         if not is_plain or entry.file_size < LARGE:
-            return _stored(path, key, file[key])
+            return _convert_stored(path, key, file[key])
         while member.read(LARGE):  # At its end its checksum is compared.
             pass
-    return _stored(path, key, view_of_member(path, entry, start, shape))
+    return _convert_stored(path, key, map_member(path, entry, start, shape))
 
 
-def _stored(path: Path, key: str, images: NDArray[Any]) -> NDArray[Any]:
+def _convert_stored(path: Path, key: str, images: NDArray[Any]) -> NDArray[Any]:
     """Convert stored examples to the layout of `ImageSet.images`; numbers keep the precision of the file."""
     if images.dtype.kind == "f":
         if not np.isfinite(images).all():
@@ -303,12 +306,12 @@ def _stored(path: Path, key: str, images: NDArray[Any]) -> NDArray[Any]:
     if images.dtype != np.uint8:
         check_tokens(f"{path}: {key}", images)
         return np.ascontiguousarray(images, np.int64)
-    channels, height, width = _image_shape(path, key, images.shape)
+    channels, height, width = _find_image_shape(path, key, images.shape)
     by_pixel = images.reshape(len(images), height, width, channels)
     return np.ascontiguousarray(by_pixel.transpose(0, 3, 1, 2), np.uint8)
 
 
-def _labels(path: Path, file: NpzFile, part: str) -> ClassLabels:
+def _read_labels(path: Path, file: NpzFile, part: str) -> ClassLabels:
     """Read labels of shape (N,) or (N, 1) as int64 of shape (N,)."""
     labels = file[f"{part}_labels"]
     if not np.issubdtype(labels.dtype, np.integer) or labels.shape not in ((len(labels),), (len(labels), 1)):
@@ -320,7 +323,7 @@ def _labels(path: Path, file: NpzFile, part: str) -> ClassLabels:
     return labels.reshape(-1).astype(np.int64)
 
 
-def _texts(path: Path, file: NpzFile, what: str, parts: Sequence[str]) -> list[NDArray[Any]]:
+def _read_texts(path: Path, file: NpzFile, what: str, parts: Sequence[str]) -> list[NDArray[Any]]:
     """Read the group or client of each example of some parts; empty if no part has any.
 
     Args:
@@ -359,18 +362,18 @@ def _number_groups(
     """
     if not groups_P:
         return (), None, None
-    (given, position_N), (tested, position_T) = (
+    (given, position_N), (test_groups, position_T) = (
         np.unique(groups, return_inverse=True) for groups in (np.concatenate(groups_P[:-1]), groups_P[-1])
     )
-    of_pool, of_test = given.astype(str).tolist(), tested.astype(str).tolist()
-    names = sort_names(set(of_pool)) if is_drawn else list(dict.fromkeys(composed(of_pool)))
-    numbers_N = number_names(of_pool, names)[position_N]
+    pool_names, test_names = given.astype(str).tolist(), test_groups.astype(str).tolist()
+    names = sort_names(set(pool_names)) if is_drawn else list(dict.fromkeys(compose_accents(pool_names)))
+    numbers_N = number_names(pool_names, names)[position_N]
     # A group of a drawn test part may be missing from the pool by chance: the part then has no groups. In a
     # test part of the user's it is a mistake.
-    if unseen := [name for name in composed(of_test) if name not in names]:
+    if unseen := [name for name in compose_accents(test_names) if name not in names]:
         if is_drawn:
             return tuple(names), numbers_N, None
         raise DataError(
             f"{path}: group '{unseen[0]}' of test_group has no training images; remove its test images"
         )
-    return tuple(names), numbers_N, number_names(of_test, names)[position_T]
+    return tuple(names), numbers_N, number_names(test_names, names)[position_T]

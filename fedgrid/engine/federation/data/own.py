@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.images import ImageSet, Pair
 from fedgrid.engine.federation.data.precision import (
-    LARGEST,
-    cast_alike,
+    OVERFLOW_HELP,
+    cast_parts,
     check_tokens,
-    find_beyond,
+    find_overflow,
 )
-from fedgrid.engine.federation.errors import DataError, FedgridError, in_plugin, plugin_of
+from fedgrid.engine.federation.errors import DataError, FedgridError, find_plugin_file, find_plugin_line
 from fedgrid.engine.federation.inputs import DTYPES, Inputs
-from fedgrid.engine.federation.own_code import own_code
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.plugin_calls import plugin_call_context
+from fedgrid.engine.federation.seeds import make_generator
 from fedgrid.engine.federation.training.settings import Training
 
 DIMENSIONS = {"uint8": (4,), "float32": (2, 3, 4), "int64": (2,)}
@@ -87,7 +87,7 @@ class OwnDataset:
             pool_size=0,
             model="",
             training=Training(rounds=1, batch_size=1, optimizer="sgd", learning_rate=1),
-            read=partial(_read, self),
+            read=partial(_read_once, self),
             class_names=self.class_names,
             files=self.files,
             is_own=True,
@@ -97,45 +97,49 @@ class OwnDataset:
 
 # One data set alone, since it may take most of the memory.
 @lru_cache(maxsize=1)
-def _read(own: OwnDataset, folder: Path) -> Pair:
+def _read_once(own: OwnDataset, folder: Path) -> Pair:
     """Read a plugin's data set, once a process unless it has several such data sets."""
-    place = plugin_of(own.read)
+    place = find_plugin_file(own.read)
     try:
         # Seed 0 and not the run's: all runs share the data set, and the process keeps one copy.
-        with own_code(own, "read", generator(0, "own read")):
+        with plugin_call_context(own, "read", make_generator(0, "own read")):
             pool, test = own.read(folder)
     except FedgridError:
         raise
     except Exception as error:
         # Whatever the plugin's code raises.
         cause = f"{type(error).__name__}: {error}"
-        raise DataError(f"{in_plugin(error) or place}data set {own.name}: {cause}") from error
+        raise DataError(f"{find_plugin_line(error) or place}data set {own.name}: {cause}") from error
     try:
-        pair = _stored(pool, test)
+        pair = _convert_pair(pool, test)
     except DataError as error:
         raise DataError(f"{place}data set {own.name}: {error}") from error
     # Tokens of the test set may be larger than those of the pool, and a model has one embedding for both.
     tokens = [part for part in pair if part.inputs.kind == "tokens"]
-    most = max((max(part.vocabulary, int(part.images.max(initial=0)) + 1) for part in tokens), default=0)
-    return replace(pair[0], vocabulary=most), replace(pair[1], vocabulary=most)
+    vocabulary_size = max(
+        (max(part.vocabulary, int(part.images.max(initial=0)) + 1) for part in tokens), default=0
+    )
+    return replace(pair[0], vocabulary=vocabulary_size), replace(pair[1], vocabulary=vocabulary_size)
 
 
-def _stored(*given: object) -> Pair:
+def _convert_pair(*given: object) -> Pair:
     """Convert pool and test set of a plugin to the types in which examples are stored.
 
     Raises:
         DataError: they cannot be converted.
     """
-    sets = [_typed(one) for one in given]
-    arrays = cast_alike([one.images for one in sets], 1)
+    sets = [_convert_set(one) for one in given]
+    arrays = cast_parts([one.images for one in sets], 1)
     for array in arrays:
-        if (place := find_beyond(array)) is not None:
-            raise DataError(f"row {place[0]} has a number in column {place[1]} that is too large; {LARGEST}")
+        if (place := find_overflow(array)) is not None:
+            raise DataError(
+                f"row {place[0]} has a number in column {place[1]} that is too large; {OVERFLOW_HELP}"
+            )
     pool, test = (replace(one, images=array) for one, array in zip(sets, arrays, strict=True))
     return pool, test
 
 
-def _typed(given: object) -> ImageSet:
+def _convert_set(given: object) -> ImageSet:
     """Convert a set to the types in which examples are stored, but for the precision of floats."""
     if not isinstance(given, ImageSet):
         raise DataError(f"read returned a {type(given).__name__}; expected two ImageSets")
@@ -152,18 +156,18 @@ def _typed(given: object) -> ImageSet:
     if not np.isfinite(images).all():
         row = int(np.argmin(np.isfinite(images).reshape(len(images), -1).all(axis=1)))
         raise DataError(f"row {row} has a value that is missing or infinite; fill it in")
-    groups = given.groups if given.groups is None else _numbers("groups", given.groups, len(images))
+    groups = given.groups if given.groups is None else _check_numbers("groups", given.groups, len(images))
     names = given.group_names
     if groups is not None and not names:
         names = tuple(map(str, range(1 + int(groups.max(initial=0)))))
     subjects = given.subjects
     if subjects is not None:
-        subjects = _numbers("subjects", subjects, len(images))
-    labels = _numbers("labels", labels, len(images))
+        subjects = _check_numbers("subjects", subjects, len(images))
+    labels = _check_numbers("labels", labels, len(images))
     return replace(given, images=images, labels=labels, groups=groups, group_names=names, subjects=subjects)
 
 
-def _numbers(what: str, given: object, length: int) -> NDArray[np.int64]:
+def _check_numbers(what: str, given: object, length: int) -> NDArray[np.int64]:
     """Check that labels, groups or subjects are whole numbers, shape (length,), and convert them to int64."""
     numbers = np.asarray(given)
     if numbers.dtype.kind not in "iu" or numbers.shape != (length,):

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.names import composed, sort_names
+from fedgrid.engine.federation.data.names import compose_accents, sort_names
 from fedgrid.engine.federation.errors import DataError
 
 TRAIN, TEST = "train", "test"
@@ -66,10 +66,10 @@ class Partition:
         return [np.union1d(train, test) for train, test in zip(self.train_K, self.test_K, strict=True)]
 
     @cached_property
-    def are_shared(self) -> bool:
+    def has_shared_examples(self) -> bool:
         """Whether an example has more than one client."""
-        every = np.concatenate(self.held_K)
-        return len(np.unique(every)) < len(every)
+        all_positions = np.concatenate(self.held_K)
+        return len(np.unique(all_positions)) < len(all_positions)
 
     @cached_property
     def num_leaked(self) -> int:
@@ -78,7 +78,7 @@ class Partition:
             return 0
         return len(np.intersect1d(np.concatenate(self.test_K), np.concatenate(self.train_K)))
 
-    def keep(self, held_K: Sequence[Positions]) -> "Partition":
+    def restrict_to(self, held_K: Sequence[Positions]) -> "Partition":
         """Restrict each client to some of the examples that it holds."""
         if not self.is_cut:
             return replace(self, train_K=held_K)
@@ -88,13 +88,13 @@ class Partition:
             test_K=[np.intersect1d(*both) for both in zip(self.test_K, held_K, strict=True)],
         )
 
-    def cut(self, cuts_K: Sequence[tuple[Positions, Positions]]) -> "Partition":
+    def with_cuts(self, cuts_K: Sequence[tuple[Positions, Positions]]) -> "Partition":
         """Replace each client's examples by a cut into (training, scored) positions."""
         train_K, test_K = zip(*cuts_K, strict=True)
         return replace(self, train_K=train_K, test_K=test_K)
 
 
-def assign(
+def assign_rows(
     source: str,
     clients_R: Sequence[str],
     *,
@@ -120,10 +120,10 @@ def assign(
     names = sort_names({client for client in clients_R if client})
     if not names:
         raise DataError(f"{source}: no example has a client; write one into the column client")
-    clients_R = composed(clients_R)
+    clients_R = compose_accents(clients_R)
     numbers = {name: number for number, name in enumerate(names)}
     client_R = np.array([numbers.get(client, -1) for client in clients_R], np.int64)
-    example_R = _positions(source, examples_R) if examples_R is not None else np.arange(len(clients_R))
+    example_R = _parse_positions(source, examples_R) if examples_R is not None else np.arange(len(clients_R))
     # One sort by client, then example, instead of a loop over clients: a file may have thousands of clients.
     # Rows without a client (-1) come first and are cut off.
     # By client, then by example.
@@ -138,13 +138,15 @@ def assign(
         )
     stops_K = np.searchsorted(client_R, np.arange(1, len(names)))
     held_K = np.split(example_R, stops_K)
-    group_of = _find_groups(source, clients_R, composed(groups_R)) if groups_R is not None else {}
+    group_by_client = (
+        _group_by_client(source, clients_R, compose_accents(groups_R)) if groups_R is not None else {}
+    )
     # Groups of rows without a client name no hidden group of the run.
     groups = {group for client, group in zip(clients_R, groups_R or (), strict=False) if client}
     group_names = sort_names(groups)
     # Without groups in the file all clients are group 0.
     partition = Partition(
-        tuple(group_names.index(group_of[name]) if group_of else 0 for name in names),
+        tuple(group_names.index(group_by_client[name]) if group_by_client else 0 for name in names),
         held_K,
         source=source,
         client_names=tuple(names),
@@ -153,9 +155,9 @@ def assign(
     )
     if parts_R is None:
         return partition
-    is_test_K = np.split(_are_tests(source, clients_R, parts_R)[order], stops_K)
+    is_test_K = np.split(_parse_parts(source, clients_R, parts_R)[order], stops_K)
     cuts_K = [(held[~is_test], held[is_test]) for held, is_test in zip(held_K, is_test_K, strict=True)]
-    return partition.cut(cuts_K)
+    return partition.with_cuts(cuts_K)
 
 
 def assign_clients(source: str, clients_N: Sequence[str], groups_N: Sequence[str] | None) -> Partition:
@@ -169,18 +171,18 @@ def assign_clients(source: str, clients_N: Sequence[str], groups_N: Sequence[str
         groups_N: the group of each example; None: no groups.
 
     Raises:
-        DataError: as `assign`.
+        DataError: as `assign_rows`.
     """
     if groups_N is not None:
-        pairs = set(zip(composed(clients_N), composed(groups_N), strict=True))
+        pairs = set(zip(compose_accents(clients_N), compose_accents(groups_N), strict=True))
         # If one client has rows of two groups, no client has a group: the truth would be incomplete. The run
         # still works, without scores of clustering.
         if len(pairs) > len({client for client, _ in pairs}):
             groups_N = None
-    return assign(source, clients_N, groups_R=groups_N)
+    return assign_rows(source, clients_N, groups_R=groups_N)
 
 
-def _positions(source: str, examples_R: Sequence[str]) -> Positions:
+def _parse_positions(source: str, examples_R: Sequence[str]) -> Positions:
     """Parse positions in the pool; a text that is no whole number is refused."""
     for example in examples_R:
         if not example.isdecimal():
@@ -190,7 +192,7 @@ def _positions(source: str, examples_R: Sequence[str]) -> Positions:
     return np.array([int(example) for example in examples_R], np.int64)
 
 
-def _are_tests(source: str, clients_R: Sequence[str], parts_R: Sequence[str]) -> NDArray[np.bool_]:
+def _parse_parts(source: str, clients_R: Sequence[str], parts_R: Sequence[str]) -> NDArray[np.bool_]:
     """Parse the column `part`, shape (R,); True where the client is tested on the row's example."""
     for client, part in zip(clients_R, parts_R, strict=True):
         if client and part not in (TRAIN, TEST):
@@ -201,9 +203,9 @@ def _are_tests(source: str, clients_R: Sequence[str], parts_R: Sequence[str]) ->
     return np.array([part == TEST for part in parts_R], bool)
 
 
-def _find_groups(source: str, clients_R: Sequence[str], groups_R: Sequence[str]) -> dict[str, str]:
+def _group_by_client(source: str, clients_R: Sequence[str], groups_R: Sequence[str]) -> dict[str, str]:
     """Find the hidden group of each client; a client in two groups is refused."""
-    group_of: dict[str, str] = {}
+    group_by_client: dict[str, str] = {}
     for client, group in zip(clients_R, groups_R, strict=True):
         if not client:
             continue
@@ -212,15 +214,16 @@ def _find_groups(source: str, clients_R: Sequence[str], groups_R: Sequence[str])
                 f"{source}: a row of client {client} has no group; give each client one, or leave the column "
                 "group out"
             )
-        if group_of.setdefault(client, group) != group:
+        if group_by_client.setdefault(client, group) != group:
             raise DataError(
-                f"{source}: client {client} is in group {group_of[client]} and in group {group}; give all "
+                f"{source}: client {client} is in group {group_by_client[client]} and in group {group}; "
+                "give all "
                 "its rows one"
             )
-    return group_of
+    return group_by_client
 
 
 def number_names(texts: Sequence[str], names: Sequence[str]) -> NDArray[np.int64]:
     """Number each text by its position among `names`, as `sort_names` returns them."""
     numbers = {name: number for number, name in enumerate(names)}
-    return np.array([numbers[text] for text in composed(texts)], np.int64)
+    return np.array([numbers[text] for text in compose_accents(texts)], np.int64)

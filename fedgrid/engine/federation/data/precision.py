@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from fedgrid.engine.federation.errors import DataError
 
-HALF = 1 << 12
+OFFSET_RATIO = 1 << 12
 """Ratio of a column's largest value to its range from which on the offset is taken off: half of a float's 24
 bits."""
 MOST_TOKENS = 1 << 20
 """Tokens from this number on are taken for a mistake, unless there are as many tokens in the data."""
-LARGEST = "write at most 3.4e38"
+OVERFLOW_HELP = "write at most 3.4e38"
 """Advice for a number that single precision cannot hold."""
 
 
@@ -39,7 +39,7 @@ def find_offsets(pool: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
     largest_C = np.maximum(abs(lows_C), abs(highs_C))
     # The range of a column may exceed the largest double; it is then infinite, and the column is not centred.
     with np.errstate(over="ignore"):
-        is_far_C = (highs_C > lows_C) & (largest_C / HALF > highs_C - lows_C)
+        is_far_C = (highs_C > lows_C) & (largest_C / OFFSET_RATIO > highs_C - lows_C)
     offsets_C = np.zeros(len(lows_C))
     for column in np.flatnonzero(is_far_C):
         # From the lowest value on, so that large numbers do not add up.
@@ -48,7 +48,7 @@ def find_offsets(pool: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
     return offsets_C
 
 
-def to_single(values: NDArray[Any], offsets_C: NDArray[np.float64]) -> NDArray[np.float32]:
+def convert_to_single(values: NDArray[Any], offsets_C: NDArray[np.float64]) -> NDArray[np.float32]:
     """Subtract the offsets and convert to single precision; numbers that are too large become infinite."""
     if offsets_C.any():
         values = values - offsets_C.reshape(-1, *[1] * (values.ndim - 2))
@@ -56,7 +56,7 @@ def to_single(values: NDArray[Any], offsets_C: NDArray[np.float64]) -> NDArray[n
         return np.ascontiguousarray(values, np.float32)
 
 
-def cast_alike(parts: Sequence[NDArray[Any]], num_pool: int) -> list[NDArray[Any]]:
+def cast_parts(parts: Sequence[NDArray[Any]], num_pool: int) -> list[NDArray[Any]]:
     """Convert the floats in the parts of a data set to single precision, with common offsets.
 
     Offsets are taken off all parts if all have the same columns of floats. Other types stay as they are.
@@ -67,10 +67,10 @@ def cast_alike(parts: Sequence[NDArray[Any]], num_pool: int) -> list[NDArray[Any
     """
     are_alike = len({part.shape[1:] for part in parts}) == 1 and {part.dtype.kind for part in parts} == {"f"}
     offsets_C = find_offsets(parts[:num_pool]) if are_alike else np.zeros(1)
-    return [to_single(part, offsets_C) if part.dtype.kind == "f" else part for part in parts]
+    return [convert_to_single(part, offsets_C) if part.dtype.kind == "f" else part for part in parts]
 
 
-def find_beyond(singles: NDArray[Any]) -> tuple[int, int] | None:
+def find_overflow(singles: NDArray[Any]) -> tuple[int, int] | None:
     """Find row and column of the first number that single precision cannot hold; None if it holds all."""
     if singles.dtype.kind != "f" or np.isfinite(singles).all():
         return None

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.files import damaged
+from fedgrid.engine.federation.data.files import damaged_file_error
 from fedgrid.engine.federation.data.images import ImageSet, Pair
 from fedgrid.engine.federation.errors import DataError
 
@@ -37,21 +37,21 @@ CIFAR100_FILES = ("train", "test", "meta")
 SVHN_FILES = ("train_32x32.mat", "test_32x32.mat")
 
 
-def digits(_: Path) -> Pair:
+def read_digits(_: Path) -> Pair:
     """Read scikit-learn's 1797 digits of 8x8 pixels, grey values 0..16 stretched to 0..255.
 
     They have no official test set: every fifth image of each class, in scikit-learn's order, is used.
     """
-    rows = _digits_of_sklearn()
+    rows = _load_sklearn_digits()
     images = np.rint(rows[:, :-1].reshape(-1, 1, 8, 8) * (255 / 16)).astype(np.uint8)
-    every = ImageSet(images, rows[:, -1].astype(np.int64))
-    is_test = np.zeros(len(every), bool)
+    all_digits = ImageSet(images, rows[:, -1].astype(np.int64))
+    is_test = np.zeros(len(all_digits), bool)
     for label in range(10):
-        is_test[np.flatnonzero(every.labels == label)[4::5]] = True
-    return every.take(np.flatnonzero(~is_test)), every.take(np.flatnonzero(is_test))
+        is_test[np.flatnonzero(all_digits.labels == label)[4::5]] = True
+    return all_digits.take(np.flatnonzero(~is_test)), all_digits.take(np.flatnonzero(is_test))
 
 
-def _digits_of_sklearn() -> NDArray[np.float64]:
+def _load_sklearn_digits() -> NDArray[np.float64]:
     """Load one row an image, its 64 pixels and its class, from the file that `load_digits` reads.
 
     Importing `sklearn.datasets` takes a second and a half, so it is imported only if the file lies elsewhere.
@@ -67,28 +67,30 @@ def _digits_of_sklearn() -> NDArray[np.float64]:
     return np.column_stack([bunch.data, bunch.target])
 
 
-def mnist(raw: Path) -> Pair:
+def read_mnist(raw: Path) -> Pair:
     """Read the four uncompressed idx files of MNIST or Fashion-MNIST in the folder `raw`."""
-    return _idx_sets(raw, MNIST_FILES)
+    return _read_idx_pair(raw, MNIST_FILES)
 
 
-def emnist_files(split: str) -> tuple[str, ...]:
+def list_emnist_files(split: str) -> tuple[str, ...]:
     """List the names of the files of a split of EMNIST, in the order of `MNIST_FILES`."""
     parts = ("train-images-idx3", "train-labels-idx1", "test-images-idx3", "test-labels-idx1")
     return tuple(f"emnist-{split}-{part}-ubyte" for part in parts)
 
 
-def emnist(split: str, raw: Path) -> Pair:
-    """Read a split of EMNIST like `mnist`; its images are stored transposed, its letters count from 1."""
+def read_emnist(split: str, raw: Path) -> Pair:
+    """Read a split of EMNIST like `read_mnist`; its images are stored transposed, its letters count from
+    1.
+    """
     first = 1 if split == "letters" else 0
     pool, server = (
         ImageSet(np.ascontiguousarray(part.images.swapaxes(2, 3)), part.labels - first)
-        for part in _idx_sets(raw, emnist_files(split))
+        for part in _read_idx_pair(raw, list_emnist_files(split))
     )
     return pool, server
 
 
-def svhn(folder: Path) -> Pair:
+def read_svhn(folder: Path) -> Pair:
     """Read the two Matlab files of SVHN, cropped digits; none is opened before its checksum is verified."""
     from torchvision.datasets import SVHN
 
@@ -103,7 +105,7 @@ def svhn(folder: Path) -> Pair:
     return pool, server
 
 
-def cifar(name: str, data_dir: Path) -> Pair:
+def read_cifar(name: str, data_dir: Path) -> Pair:
     """Read torchvision's CIFAR10, or CIFAR100 with its fine classes.
 
     The files are pickles: none is opened before its checksum is verified.
@@ -126,24 +128,24 @@ def _check_md5(file: Path, md5: str) -> None:
     from torchvision.datasets.utils import check_integrity
 
     if not check_integrity(file, md5):
-        raise damaged(file, f"its MD5 sum is not {md5}")
+        raise damaged_file_error(file, f"its MD5 sum is not {md5}")
 
 
-def _idx_sets(raw: Path, names: Sequence[str]) -> Pair:
+def _read_idx_pair(raw: Path, names: Sequence[str]) -> Pair:
     """Read training and test set from four idx files, named in the order of `MNIST_FILES`."""
     train_images, train_labels, test_images, test_labels = (raw / name for name in names)
-    return _idx_pair(train_images, train_labels), _idx_pair(test_images, test_labels)
+    return _read_idx_set(train_images, train_labels), _read_idx_set(test_images, test_labels)
 
 
-def _idx_pair(images_file: Path, labels_file: Path) -> ImageSet:
+def _read_idx_set(images_file: Path, labels_file: Path) -> ImageSet:
     """Read one set from its file of images and its file of labels."""
-    images, labels = _idx(images_file, 3), _idx(labels_file, 1)
+    images, labels = _read_idx(images_file, 3), _read_idx(labels_file, 1)
     if len(images) != len(labels):
-        raise damaged(labels_file, f"{len(labels)} labels for {len(images)} images")
+        raise damaged_file_error(labels_file, f"{len(labels)} labels for {len(images)} images")
     return ImageSet(images[:, None], labels.astype(np.int64))
 
 
-def _idx(file: Path, num_dims: int) -> NDArray[np.uint8]:
+def _read_idx(file: Path, num_dims: int) -> NDArray[np.uint8]:
     """Read an idx file: bytes 0, 0, 8, number of dimensions; sizes as big-endian int32; the data."""
     try:
         data = np.fromfile(file, np.uint8)
@@ -152,10 +154,12 @@ def _idx(file: Path, num_dims: int) -> NDArray[np.uint8]:
     header = 4 * (1 + num_dims)
     # Sizes are compared before the array is shaped, so that a broken download is named as such.
     if len(data) < header or data[:4].tolist() != [0, 0, 8, num_dims]:
-        raise damaged(file, f"it does not start like an idx file of bytes in {num_dims} dimensions")
+        raise damaged_file_error(
+            file, f"it does not start like an idx file of bytes in {num_dims} dimensions"
+        )
     shape = data[4:header].view(">u4").tolist()
     if len(data) != header + prod(shape):
-        raise damaged(file, f"{len(data)} bytes instead of {header + prod(shape)}")
+        raise damaged_file_error(file, f"{len(data)} bytes instead of {header + prod(shape)}")
     return data[header:].reshape(shape)
 
 
@@ -193,7 +197,7 @@ def fetch_medmnist(name: str, size: str, folder: Path) -> None:
     download_url(url, folder, filename=f"{name}{size}.npz", md5=md5)
 
 
-def download(title: str, fetch: Callable[[Path], None], files: tuple[str, ...], data_dir: Path) -> None:
+def download_files(title: str, fetch: Callable[[Path], None], files: tuple[str, ...], data_dir: Path) -> None:
     """Download into a temporary folder, and move the files into `data_dir` once all of them are complete.
 
     Args:
@@ -211,7 +215,7 @@ def download(title: str, fetch: Callable[[Path], None], files: tuple[str, ...], 
         # Below `data_dir`, so that `os.replace` stays on one file system and is atomic: an interrupted
         # download leaves nothing that looks complete.
         with tempfile.TemporaryDirectory(prefix=".download-", dir=data_dir) as folder:
-            with _bounded_and_off_stdout():
+            with _download_context():
                 fetch(Path(folder))
             for name in files:
                 (data_dir / name).parent.mkdir(parents=True, exist_ok=True)
@@ -227,7 +231,7 @@ def download(title: str, fetch: Callable[[Path], None], files: tuple[str, ...], 
 
 
 @contextlib.contextmanager
-def _bounded_and_off_stdout() -> Iterator[None]:
+def _download_context() -> Iterator[None]:
     """Set a timeout for silent servers, and print progress to stderr, as stdout may be read by programs."""
     before = socket.getdefaulttimeout()
     # Downloaders of torchvision and MedMNIST take no timeout; only the process-wide default reaches them.

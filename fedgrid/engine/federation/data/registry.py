@@ -17,7 +17,7 @@ from fedgrid.engine.federation.data import npz_files, readers
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.made_by_code import MADE_BY_CODE
 from fedgrid.engine.federation.data.published import facts, papers
-from fedgrid.engine.federation.inputs import Inputs, pixels
+from fedgrid.engine.federation.inputs import Inputs, image_inputs
 from fedgrid.engine.federation.training.settings import Training
 
 DIGITS_TRAINING = Training(rounds=15, batch_size=32, optimizer="sgd", learning_rate=0.1)
@@ -36,7 +36,7 @@ MEDMNIST_TRAINING = Training(rounds=75, batch_size=128, optimizer="adam", learni
 FEMNIST_TRAINING = Training(rounds=500, batch_size=32, optimizer="adam", learning_rate=1e-3)
 
 
-def default_of(inputs: Inputs) -> tuple[str, Training]:
+def find_defaults(inputs: Inputs) -> tuple[str, Training]:
     """Find the default model and training of the user's own data.
 
     There is no default model (an empty text) for numbers that look like images.
@@ -55,7 +55,7 @@ def default_of(inputs: Inputs) -> tuple[str, Training]:
     return "", NUMBERS_TRAINING
 
 
-def _emnist(split: str) -> Dataset:
+def _build_emnist(split: str) -> Dataset:
     """Build the entry of a split of EMNIST."""
     class_names, pool_size, test_size = facts.EMNIST[split]
     return Dataset(
@@ -63,36 +63,36 @@ def _emnist(split: str) -> Dataset:
         f"EMNIST {split}",
         "torchvision, www.nist.gov/itl/products-and-services/emnist-dataset; one download has all its splits",
         num_classes=len(class_names),
-        inputs=pixels(1, 28, 28),
+        inputs=image_inputs(1, 28, 28),
         pool_size=pool_size,
         test_size=test_size,
         download_mb=562,
         model="tinyvgg",
         training=MNIST_TRAINING,
-        read=partial(readers.emnist, split),
+        read=partial(readers.read_emnist, split),
         location="EMNIST/raw",
         class_names=tuple(class_names),
-        files=tuple(f"EMNIST/raw/{name}" for name in readers.emnist_files(split)),
+        files=tuple(f"EMNIST/raw/{name}" for name in readers.list_emnist_files(split)),
         fetch=partial(readers.fetch_torchvision, "EMNIST", split=split),
         bibtex=papers.EMNIST,
     )
 
 
-def _medmnist(side: int) -> Iterator[Dataset]:
+def _build_medmnist(side: int) -> Iterator[Dataset]:
     """Build the entries of MedMNIST's sets of one class an image, with images of `side` pixels."""
     is_small = side == facts.SIDES[0]
     for title, num_classes, channels, pool_size, test_size, licence in facts.MEDMNIST:
         name, size = title.lower(), "" if is_small else f"_{side}"
-        of_pixels = ceil((pool_size + test_size) * channels * side**2 / 10**6)
+        pixel_megabytes = ceil((pool_size + test_size) * channels * side**2 / 10**6)
         yield Dataset(
             name if is_small else f"{name}-{side}",
             title if is_small else f"{title} {side}",
             f"medmnist, zenodo.org/records/10519652, {licence}; training and validation images are the pool",
             num_classes=num_classes,
-            inputs=pixels(channels, side, side),
+            inputs=image_inputs(channels, side, side),
             pool_size=pool_size,
             test_size=test_size,
-            download_mb=facts.DOWNLOADS.get(f"{name}{size}", of_pixels),
+            download_mb=facts.DOWNLOADS.get(f"{name}{size}", pixel_megabytes),
             model="resnet34" if is_small else "resnet18",
             training=MEDMNIST_TRAINING,
             read=npz_files.read_images,
@@ -100,7 +100,7 @@ def _medmnist(side: int) -> Iterator[Dataset]:
             files=(f"{name}{size}.npz",),
             fetch=partial(readers.fetch_medmnist, name, size),
             is_listed=is_small,
-            bibtex="\n\n".join((papers.MEDMNIST, *papers.OF_MEDMNIST.get(name, ()))),
+            bibtex="\n\n".join((papers.MEDMNIST, *papers.MEDMNIST_SOURCES.get(name, ()))),
             licence=licence,
         )
 
@@ -111,12 +111,12 @@ DATASETS: dict[str, Dataset] = {
         "digits",
         "scikit-learn's load_digits, comes with it; every fifth image of a class is test",
         num_classes=10,
-        inputs=pixels(1, 8, 8),
+        inputs=image_inputs(1, 8, 8),
         pool_size=1442,
         test_size=355,
         model="digitnet",
         training=DIGITS_TRAINING,
-        read=readers.digits,
+        read=readers.read_digits,
         bibtex=papers.DIGITS,
     ),
     "mnist": Dataset(
@@ -124,13 +124,13 @@ DATASETS: dict[str, Dataset] = {
         "MNIST",
         "torchvision, yann.lecun.com/exdb/mnist",
         num_classes=10,
-        inputs=pixels(1, 28, 28),
+        inputs=image_inputs(1, 28, 28),
         pool_size=60000,
         test_size=10_000,
         download_mb=12,
         model="tinyvgg",
         training=MNIST_TRAINING,
-        read=readers.mnist,
+        read=readers.read_mnist,
         location="MNIST/raw",
         files=tuple(f"MNIST/raw/{name}" for name in readers.MNIST_FILES),
         fetch=partial(readers.fetch_torchvision, "MNIST"),
@@ -141,13 +141,13 @@ DATASETS: dict[str, Dataset] = {
         "Fashion-MNIST",
         "torchvision, github.com/zalandoresearch/fashion-mnist",
         num_classes=10,
-        inputs=pixels(1, 28, 28),
+        inputs=image_inputs(1, 28, 28),
         pool_size=60000,
         test_size=10_000,
         download_mb=31,
         model="tinyvgg",
         training=MNIST_TRAINING,
-        read=readers.mnist,
+        read=readers.read_mnist,
         location="FashionMNIST/raw",
         files=tuple(f"FashionMNIST/raw/{name}" for name in readers.MNIST_FILES),
         fetch=partial(readers.fetch_torchvision, "FashionMNIST"),
@@ -159,30 +159,30 @@ DATASETS: dict[str, Dataset] = {
         "CIFAR-10",
         "torchvision, www.cs.toronto.edu/~kriz/cifar.html",
         num_classes=10,
-        inputs=pixels(3, 32, 32),
+        inputs=image_inputs(3, 32, 32),
         pool_size=50000,
         test_size=10_000,
         download_mb=171,
         model="resnet34",
         training=CIFAR10_TRAINING,
-        read=partial(readers.cifar, "CIFAR10"),
+        read=partial(readers.read_cifar, "CIFAR10"),
         files=tuple(f"cifar-10-batches-py/{name}" for name in readers.CIFAR10_FILES),
         fetch=partial(readers.fetch_torchvision, "CIFAR10"),
         bibtex=papers.CIFAR,
     ),
-    **{one.name: one for one in _medmnist(28)},
+    **{one.name: one for one in _build_medmnist(28)},
     "cifar100": Dataset(
         "cifar100",
         "CIFAR-100",
         "torchvision, www.cs.toronto.edu/~kriz/cifar.html; the fine classes",
         num_classes=100,
-        inputs=pixels(3, 32, 32),
+        inputs=image_inputs(3, 32, 32),
         pool_size=50000,
         test_size=10_000,
         download_mb=169,
         model="resnet9",
         training=FLIS_TRAINING.model_copy(update={"rounds": 150}),
-        read=partial(readers.cifar, "CIFAR100"),
+        read=partial(readers.read_cifar, "CIFAR100"),
         files=tuple(f"cifar-100-python/{name}" for name in readers.CIFAR100_FILES),
         fetch=partial(readers.fetch_torchvision, "CIFAR100"),
         bibtex=papers.CIFAR,
@@ -192,13 +192,13 @@ DATASETS: dict[str, Dataset] = {
         "SVHN",
         "torchvision, ufldl.stanford.edu/housenumbers; without its extra images",
         num_classes=10,
-        inputs=pixels(3, 32, 32),
+        inputs=image_inputs(3, 32, 32),
         pool_size=73257,
         test_size=26_032,
         download_mb=246,
         model="lenet5",
         training=FLIS_TRAINING,
-        read=readers.svhn,
+        read=readers.read_svhn,
         location="SVHN",
         files=tuple(f"SVHN/{name}" for name in readers.SVHN_FILES),
         fetch=readers.fetch_svhn,
@@ -210,7 +210,7 @@ DATASETS: dict[str, Dataset] = {
         "FEMNIST",
         "LEAF, leaf.cmu.edu; made by `fedgrid data femnist --from`; every tenth image of a writer is test",
         num_classes=62,
-        inputs=pixels(1, 28, 28),
+        inputs=image_inputs(1, 28, 28),
         pool_size=726_000,
         test_size=79_000,
         model="lenet5-tanh",
@@ -223,8 +223,8 @@ DATASETS: dict[str, Dataset] = {
         made_by="fedgrid data femnist --from SOURCE",
         bibtex=f"{papers.LEAF}\n\n{papers.EMNIST}",
     ),
-    **{one.name: one for one in map(_emnist, facts.EMNIST)},
+    **{one.name: one for one in map(_build_emnist, facts.EMNIST)},
     **{one.name: one for one in MADE_BY_CODE},
-    **{one.name: one for side in facts.SIDES[1:] for one in _medmnist(side)},
+    **{one.name: one for side in facts.SIDES[1:] for one in _build_medmnist(side)},
 }
 """Data sets by name. A new one is an entry here and, for a new format, a reader."""

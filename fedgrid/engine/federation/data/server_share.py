@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.images import ImageSet, Labels, Pair, Subjects
 from fedgrid.engine.federation.errors import DataError
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import make_generator
 
-FIFTH = 0.2
+DEFAULT_SHARE = 0.2
 """The share where the user names none."""
 
 
-def draw_tests(
+def draw_test_rows(
     source: str, labels_N: Labels, share: float, subjects_N: Subjects | None = None
 ) -> NDArray[np.bool_]:
     """Draw which examples are the server's test set, the same whatever the run.
@@ -47,7 +47,7 @@ def draw_tests(
         class_U = counts_UL.argmax(axis=1)
     # Seed 0 and not the run's: the server's test set is part of the data, as the official one of a published
     # data set.
-    rng = generator(0, "the server's test set")
+    rng = make_generator(0, "the server's test set")
     is_test_U = np.zeros(len(class_U), bool)
     for label in np.unique(class_U):
         members = np.flatnonzero(class_U == label)
@@ -62,6 +62,6 @@ def draw_tests(
     return is_test_U[unit_N]
 
 
-def cut(images: ImageSet, is_test_N: NDArray[np.bool_]) -> Pair:
+def separate_tests(images: ImageSet, is_test_N: NDArray[np.bool_]) -> Pair:
     """Separate the pool from the server's test set, each in the order of the examples."""
     return images.take(np.flatnonzero(~is_test_N)), images.take(np.flatnonzero(is_test_N))

@@ -25,7 +25,7 @@ from fedgrid.engine.federation.data.partition import Partition, Positions
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.kind import Changes, Rngs
 from fedgrid.engine.federation.partition.settings import Split
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import make_generator
 
 UNDECIDED, TRAINED, SCORED = range(3)
 """Side of the cut that a subject is on."""
@@ -54,7 +54,8 @@ def cut_each(dealt: Partition, rngs_K: Rngs, split: Split, seed: int, scenario: 
         return cut_once
     # Own generators: searches score on validation images without moving the test images of the final run.
     again_K = [
-        generator(seed, f"validation of {scenario}", client=client) for client in range(dealt.num_clients)
+        make_generator(seed, f"validation of {scenario}", client=client)
+        for client in range(dealt.num_clients)
     ]
     return _cut_by_client(cut_once, again_K, split)
 
@@ -77,13 +78,15 @@ def cut_for_all(
     if split.tested_on == "official":
         cut_once, left_L = _leave_uncut(dealt), positions_L
     else:
-        is_test = common_test(positions_L, split.test_share, generator(seed, f"common test of {scenario}"))
+        is_test = choose_common_tests(
+            positions_L, split.test_share, make_generator(seed, f"common test of {scenario}")
+        )
         cut_once = _cut_by_image(dealt, is_test)
         left_L = [positions[~is_test[positions]] for positions in positions_L]
     if split.scored_on == "test":
         return cut_once
-    rng = generator(seed, f"common validation of {scenario}")
-    return _cut_by_image(cut_once, common_test(left_L, split.test_share, rng))
+    rng = make_generator(seed, f"common validation of {scenario}")
+    return _cut_by_image(cut_once, choose_common_tests(left_L, split.test_share, rng))
 
 
 def cut_by_subject(
@@ -93,7 +96,7 @@ def cut_by_subject(
     split: Split,
     seed: int,
     scenario: str,
-    before: Partition | None = None,
+    fixed: Partition | None = None,
 ) -> Partition:
     """Cut by subject, so that no client trains on a subject that any client is scored on.
 
@@ -108,14 +111,14 @@ def cut_by_subject(
         split: settings.
         seed: the run's seed.
         scenario: the scenario's `seed_text`.
-        before: clients that are cut already and stay as they are. Default: none.
+        fixed: clients that are cut already and stay as they are. Default: none.
 
     Raises:
         ConfigError: a client has no subject to train on, or none to be scored on.
     """
     side_S = np.full(1 + subjects_N.max(initial=-1), UNDECIDED)
-    if before is not None:
-        for train, test in zip(before.train_K, before.test_K, strict=True):
+    if fixed is not None:
+        for train, test in zip(fixed.train_K, fixed.test_K, strict=True):
             side_S[subjects_N[train]], side_S[subjects_N[test]] = TRAINED, SCORED
     if split.scored_on == "test" and split.tested_on == "official":
         return _leave_uncut(dealt)
@@ -125,7 +128,8 @@ def cut_by_subject(
             open_S = np.full(len(side_S), UNDECIDED)
             dealt = _cut_by_side(dealt, rngs_K, subjects_N, split.test_share, open_S)
         rngs_K = [
-            generator(seed, f"validation of {scenario}", client=client) for client in range(dealt.num_clients)
+            make_generator(seed, f"validation of {scenario}", client=client)
+            for client in range(dealt.num_clients)
         ]
     return _cut_by_side(dealt, rngs_K, subjects_N, split.test_share, side_S)
 
@@ -155,17 +159,19 @@ def _cut_by_side(
                 "subjects, take fewer clients, or leave the column subject out"
             )
         cuts.append((held[~is_scored], held[is_scored]))
-    return dealt.cut(cuts)
+    return dealt.with_cuts(cuts)
 
 
-def cut(rng: np.random.Generator, held: Positions, test_share: float) -> tuple[Positions, Positions]:
+def cut_at_random(
+    rng: np.random.Generator, held: Positions, test_share: float
+) -> tuple[Positions, Positions]:
     """Cut a client's images at random into train and test; test has `test_share` of them, rounded up."""
     num_test = round_share(len(held), test_share)
     shuffled = rng.permutation(held)
     return np.sort(shuffled[num_test:]), np.sort(shuffled[:num_test])
 
 
-def common_test(
+def choose_common_tests(
     positions_L: Sequence[Positions], test_share: float, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
     """Choose `test_share` of each class, rounded up but never the whole class, as test images.
@@ -188,32 +194,32 @@ def round_share(count: int, share: float) -> int:
 
 def _leave_uncut(dealt: Partition) -> Partition:
     """Give each client all its images to train on, and none to be scored on."""
-    return dealt.cut([(held, held[:0]) for held in dealt.train_K])
+    return dealt.with_cuts([(held, held[:0]) for held in dealt.train_K])
 
 
 def _cut_by_client(dealt: Partition, rngs_K: Rngs, split: Split) -> Partition:
     """Cut each client's images with its own generator."""
-    return dealt.cut(
-        [cut(rng, held, split.test_share) for rng, held in zip(rngs_K, dealt.train_K, strict=True)]
+    return dealt.with_cuts(
+        [cut_at_random(rng, held, split.test_share) for rng, held in zip(rngs_K, dealt.train_K, strict=True)]
     )
 
 
 def _cut_by_image(dealt: Partition, is_test: NDArray[np.bool_]) -> Partition:
     """Cut each client's images by one mark for each image of the pool."""
-    return dealt.cut([(held[~is_test[held]], held[is_test[held]]) for held in dealt.train_K])
+    return dealt.with_cuts([(held[~is_test[held]], held[is_test[held]]) for held in dealt.train_K])
 
 
-def server_sets(server: ImageSet, split: Split, seed: int) -> tuple[ImageSet, ImageSet | None]:
+def build_server_sets(server: ImageSet, split: Split, seed: int) -> tuple[ImageSet, ImageSet | None]:
     """Divide the official test set into the server's test set and its reference images; None without any.
 
     Raises:
         ConfigError: `split` sets more images than the official test set has.
     """
-    rest, reference = hold_out(server, split.reference_images, seed)
-    return server_subset(rest, split.server_images, seed), reference
+    rest, reference = hold_out_reference(server, split.reference_images, seed)
+    return draw_server_subset(rest, split.server_images, seed), reference
 
 
-def sets_of_groups(
+def build_group_sets(
     official: ImageSet, split: Split, seed: int, changes: Changes | None
 ) -> tuple[ImageSet, ImageSet | None]:
     """Build the server's test set and reference images, with an equal share for each hidden group.
@@ -227,9 +233,9 @@ def sets_of_groups(
         changes: what groups, or clients, do to their images; None: nothing.
 
     Raises:
-        ConfigError: as `server_sets`.
+        ConfigError: as `build_server_sets`.
     """
-    sets = server_sets(official.without_groups(), split, seed)
+    sets = build_server_sets(official.without_groups(), split, seed)
     if changes is None:
         return sets
     test_set, reference_set = sets
@@ -243,16 +249,16 @@ def _mix_groups(held: ImageSet, changes: Changes, seed: int, purpose: str) -> Im
 
     The groups are drawn with the seed; each has as many images as any other, but for one.
     """
-    group_N = generator(seed, f"groups of {purpose}").permutation(len(held)) % changes.number
+    group_N = make_generator(seed, f"groups of {purpose}").permutation(len(held)) % changes.number
     mixture = replace(held.without_groups(), images=held.images.copy(), labels=held.labels.copy())
     for group in range(changes.number):
-        of_group = group_N == group
-        part = changes.make(held.take(of_group), group)
-        mixture.images[of_group], mixture.labels[of_group] = part.images, part.labels
+        is_member = group_N == group
+        part = changes.make(held.take(is_member), group)
+        mixture.images[is_member], mixture.labels[is_member] = part.images, part.labels
     return mixture
 
 
-def server_parts(num_images: int, num_clients: int, batch: int = 128) -> dict[int, slice]:
+def divide_server_tests(num_images: int, num_clients: int, batch: int = 128) -> dict[int, slice]:
     """Divide the server's test images among the clients, which test the served models on them.
 
     With more clients than images, a few of the clients test a `batch` each, and the others none: a pass of
@@ -269,7 +275,7 @@ def server_parts(num_images: int, num_clients: int, batch: int = 128) -> dict[in
     }
 
 
-def hold_out(server: ImageSet, count: int | None, seed: int) -> tuple[ImageSet, ImageSet | None]:
+def hold_out_reference(server: ImageSet, count: int | None, seed: int) -> tuple[ImageSet, ImageSet | None]:
     """Hold the reference images out of the official test set.
 
     Args:
@@ -290,13 +296,13 @@ def hold_out(server: ImageSet, count: int | None, seed: int) -> tuple[ImageSet, 
             f"split.reference_images {count}: the official test set has {len(server)} images, of which at "
             f"least one must be left to test on; take at most {len(server) - 1}"
         )
-    order = generator(seed, "reference images").permutation(len(server))
+    order = make_generator(seed, "reference images").permutation(len(server))
     # What is left stays in its order, so that a reference set of another size changes as few test batches as
     # possible.
     return server.take(np.sort(order[count:])), server.take(order[:count])
 
 
-def server_subset(server: ImageSet, count: int | None, seed: int) -> ImageSet:
+def draw_server_subset(server: ImageSet, count: int | None, seed: int) -> ImageSet:
     """Draw `count` images of the server's test set with the seed; None takes the whole set.
 
     Raises:
@@ -309,4 +315,4 @@ def server_subset(server: ImageSet, count: int | None, seed: int) -> ImageSet:
             f"split.server_images {count} is more than the {len(server)} images of the server's test set; "
             f"take at most {len(server)}, or leave it out for all"
         )
-    return server.take(generator(seed, "server images").permutation(len(server))[:count])
+    return server.take(make_generator(seed, "server images").permutation(len(server))[:count])

@@ -6,7 +6,7 @@ options of its own are fields of `federation.partition.settings.Split`.
 
 from fedgrid.engine.federation.data.dataset import Facts
 from fedgrid.engine.federation.dealing.own import OwnKind
-from fedgrid.engine.federation.errors import ConfigError, unknown
+from fedgrid.engine.federation.errors import ConfigError, unknown_name_error
 from fedgrid.engine.federation.partition import from_file, label_skew, majority, natural, ocfl, shifted
 from fedgrid.engine.federation.partition.kind import Changes, SplitKind
 from fedgrid.engine.federation.partition.scenarios import (
@@ -20,7 +20,7 @@ from fedgrid.engine.federation.partition.settings import Split
 
 KINDS: dict[str, SplitKind] = {
     **{name: ocfl.IMBALANCED if name in IMBALANCED else ocfl.BALANCED for name in PUBLISHED_SPLITS},
-    "majority": majority.Majority(),
+    "majority": majority.MajoritySplit(),
     "label-skew": label_skew.LabelSkew(),
     "dirichlet": shifted.DIRICHLET,
     "iid": shifted.IID,
@@ -32,12 +32,12 @@ KINDS: dict[str, SplitKind] = {
     "noisy": shifted.NOISY,
     "two-levels": shifted.TWO_LEVELS,
     "continuum": shifted.CONTINUUM,
-    natural.NATURAL: natural.Natural(),
-    from_file.FILE: from_file.FromFile(),
+    natural.NATURAL: natural.NaturalSplit(),
+    from_file.FILE: from_file.FileSplit(),
     CENTRALISED: shifted.ONE_CLIENT,
 }
 """Kinds by the name that configurations use; plugins add theirs."""
-ALSO_CALLED = {
+ALIASES = {
     "overlapping": "overlapping-balanced",
     "nonoverlapping": "nonoverlapping-balanced",
     **{f"{name}-balanced": name for name in KINDS if name not in PUBLISHED_SPLITS},
@@ -49,23 +49,23 @@ BUILT_IN = frozenset(KINDS)
 """Names of the package's kinds; plugins add others to `KINDS`."""
 
 
-def kind_of(split: str) -> SplitKind:
+def find_kind(split: str) -> SplitKind:
     """Find a kind by its name.
 
     Raises:
         ConfigError: no kind has that name.
     """
     if split not in KINDS:
-        raise ConfigError(str(unknown("split", split, KINDS, ALSO_CALLED)), ("split", "kind"))
+        raise ConfigError(str(unknown_name_error("split", split, KINDS, ALIASES)), ("split", "kind"))
     return KINDS[split]
 
 
-def own_kinds() -> list[OwnKind]:
+def list_own_kinds() -> list[OwnKind]:
     """List the kinds of the plugins in use."""
     return [kind for kind in KINDS.values() if isinstance(kind, OwnKind)]
 
 
-def idle_options(split: str) -> list[str]:
+def list_idle_options(split: str) -> list[str]:
     """List the fields of `Split` that have no effect on this kind, but on others.
 
     The list is empty for a plugin's kind that is not loaded.
@@ -73,16 +73,16 @@ def idle_options(split: str) -> list[str]:
     if split not in KINDS:
         return []
     acting = KINDS[split].OPTIONS
-    every = dict.fromkeys(option for kind in KINDS.values() for option in kind.OPTIONS)
-    return [option for option in every if option not in acting]
+    all_options = dict.fromkeys(option for kind in KINDS.values() for option in kind.OPTIONS)
+    return [option for option in all_options if option not in acting]
 
 
-def changes_of(split: Split, num_clients: int, num_classes: int) -> Changes | None:
+def find_changes(split: Split, num_clients: int, num_classes: int) -> Changes | None:
     """Find what hidden groups, or clients, do to their images; None if they do nothing."""
-    return kind_of(split.kind).changes(split, num_clients, num_classes)
+    return find_kind(split.kind).build_changes(split, num_clients, num_classes)
 
 
-def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+def check_split(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
     """Check that the settings of a split have an effect and fit one another; needs no images.
 
     Args:
@@ -94,21 +94,21 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
     Raises:
         ConfigError: an option of another kind, or settings that do not fit; with its key.
     """
-    kind = kind_of(scenario.split)
-    for option in idle_options(scenario.split):
+    kind = find_kind(scenario.split)
+    for option in list_idle_options(scenario.split):
         given = getattr(split, option)
         # A stored configuration may name an option at its default, the general one or that of the kind:
         # neither is a mistake.
         usual = (Split.model_fields[option].get_default(), kind.DEFAULTS.get(option))
         if option not in kind.IDLE and given not in usual:
-            raise without_effect(option, given, scenario.split)
+            raise no_effect_error(option, given, scenario.split)
     _check_tested_on(split)
     if split.sizes is not None:
         check_sizes(split.sizes, split.num_clusters, scenario.num_clients)
-    kind.check(scenario, facts, split, seed)
+    kind.check_settings(scenario, facts, split, seed)
 
 
-def without_effect(option: str, given: object, split: str) -> ConfigError:
+def no_effect_error(option: str, given: object, split: str) -> ConfigError:
     """Build the error for an option that only other kinds use."""
     owners = ", ".join(name for name, other in KINDS.items() if option in other.OPTIONS)
     return ConfigError(

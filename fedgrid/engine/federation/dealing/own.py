@@ -11,12 +11,12 @@ import numpy as np
 
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.engine.federation.data.partition import Partition, Positions
-from fedgrid.engine.federation.errors import ConfigError, FedgridError, in_plugin, plugin_of
-from fedgrid.engine.federation.own_code import own_code
+from fedgrid.engine.federation.errors import ConfigError, FedgridError, find_plugin_file, find_plugin_line
 from fedgrid.engine.federation.partition.kind import ImagePool, Rngs, SplitKind
 from fedgrid.engine.federation.partition.scenarios import Scenario
 from fedgrid.engine.federation.partition.settings import Split
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.plugin_calls import plugin_call_context
+from fedgrid.engine.federation.seeds import make_generator
 
 
 class OwnSplit(Section, ABC):
@@ -82,7 +82,7 @@ class OwnKind(SplitKind):
             if not field.is_required()
         }
 
-    def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def parse_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Parse the kind's own settings among the keys of a section `split`, as JSON has them.
 
         Raises:
@@ -94,17 +94,19 @@ class OwnKind(SplitKind):
         values = self.rule.model_validate(own).model_dump(mode="json")
         return {name: values[name] for name in self.fields if name in values}
 
-    def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Partition:
-        """Call the plugin's `deal`, and check what it returns."""
+    def deal_images(
+        self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs
+    ) -> Partition:
+        """Call the plugin's `deal_images`, and check what it returns."""
         rule = self.rule(**{name: getattr(split, name) for name in self.fields if hasattr(split, name)})
-        place, num_clients = plugin_of(self.rule, "deal"), scenario.num_clients
+        place, num_clients = find_plugin_file(self.rule, "deal"), scenario.num_clients
         try:
             # Two generators: one is the argument, the other seeds torch, NumPy and Python for code that draws
             # from these.
             rng, own_rng = (
-                generator(seed, f"{purpose} of {scenario.seed_text}") for purpose in ("deal", "own deal")
+                make_generator(seed, f"{purpose} of {scenario.seed_text}") for purpose in ("deal", "own deal")
             )
-            with own_code(rule, "deal", own_rng):
+            with plugin_call_context(rule, "deal", own_rng):
                 groups, dealt = rule.deal(pool, num_clients, rng)
                 group_K, held_K = np.asarray(groups), [np.asarray(positions) for positions in dealt]
         except FedgridError:
@@ -112,13 +114,15 @@ class OwnKind(SplitKind):
         except Exception as error:
             # Whatever the plugin's code raises.
             cause = f"{type(error).__name__}: {error}"
-            raise ConfigError(f"{in_plugin(error) or place}split {rule.name}: {cause}", ("split",)) from error
-        if problem := _problem_with(group_K, held_K, num_clients, len(pool.labels_N)):
+            raise ConfigError(
+                f"{find_plugin_line(error) or place}split {rule.name}: {cause}", ("split",)
+            ) from error
+        if problem := _find_problem(group_K, held_K, num_clients, len(pool.labels_N)):
             raise ConfigError(f"{place}split {rule.name} of {num_clients} clients: {problem}", ("split",))
         return Partition(group_K.tolist(), [np.sort(held).astype(np.int64) for held in held_K])
 
 
-def _problem_with(
+def _find_problem(
     group_K: np.ndarray, held_K: Sequence[np.ndarray], num_clients: int, pool_size: int
 ) -> str | None:
     """Explain in one line why this is no deal of the pool; None if it is one.

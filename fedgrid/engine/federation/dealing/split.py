@@ -32,7 +32,7 @@ from fedgrid.engine.federation.partition.kind import Changes, ImagePool, Rngs
 from fedgrid.engine.federation.partition.natural import NATURAL
 from fedgrid.engine.federation.partition.scenarios import Scenario
 from fedgrid.engine.federation.partition.settings import Split
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import make_generator
 
 
 def split_pool(images: ImageSet, num_classes: int, scenario: Scenario, split: Split, seed: int) -> Partition:
@@ -60,27 +60,27 @@ def split_pool(images: ImageSet, num_classes: int, scenario: Scenario, split: Sp
         assigned=images.assigned,
     )
     # 1. Check before anything is drawn.
-    kinds.check(scenario, facts, split, seed)
+    kinds.check_split(scenario, facts, split, seed)
     pool = ImagePool.from_images(images, num_classes)
     # 2. Deal the images. A client's generator goes on to its cut: one more draw in a deal would move all test
     # sets.
     rngs_K = [
-        generator(seed, f"split of {scenario.seed_text}", client=client)
+        make_generator(seed, f"split of {scenario.seed_text}", client=client)
         for client in range(scenario.num_clients)
     ]
-    dealt = kinds.kind_of(split.kind).deal(scenario, pool, split, seed, rngs_K)
+    dealt = kinds.find_kind(split.kind).deal_images(scenario, pool, split, seed, rngs_K)
     # 3. Leave each client a share of them, with generators of their own.
     if split.quantity != 1:
         purpose = f"quantity of {scenario.seed_text}"
-        dealt = dealt.keep(
+        dealt = dealt.restrict_to(
             [
-                reduce_quantity(held, split, generator(seed, purpose, client=client))
+                reduce_quantity(held, split, make_generator(seed, purpose, client=client))
                 for client, held in enumerate(dealt.held_K)
             ]
         )
     # 4. Cut what is left into training and test images.
-    partition = cut(scenario, dealt, rngs_K, pool, split, seed)
-    require_images(partition, split)
+    partition = cut_clients(scenario, dealt, rngs_K, pool, split, seed)
+    check_both_sets(partition, split)
     return partition
 
 
@@ -94,19 +94,19 @@ def reduce_quantity(held: Positions, split: Split, rng: np.random.Generator) -> 
     return np.sort(rng.choice(held, count, replace=False))
 
 
-def mean_share_kept(quantity: float) -> float:
+def compute_mean_share(quantity: float) -> float:
     """Compute the mean of a share that is log-uniform between `quantity` and 1."""
     return 1.0 if quantity == 1 else (1 - quantity) / -log(quantity)
 
 
-def cut(
+def cut_clients(
     scenario: Scenario,
     dealt: Partition,
     rngs_K: Rngs,
     pool: ImagePool,
     split: Split,
     seed: int,
-    before: Partition | None = None,
+    fixed: Partition | None = None,
 ) -> Partition:
     """Cut the images that clients hold into training and test images, by the rule of the scenario's kind.
 
@@ -117,14 +117,14 @@ def cut(
         pool: the pool that the positions are of.
         split: settings.
         seed: the run's seed.
-        before: clients that are cut already and stay as they are. Default: none.
+        fixed: clients that are cut already and stay as they are. Default: none.
     """
-    are_shared = kinds.kind_of(scenario.split).IMAGES_ARE_SHARED
+    are_shared = kinds.find_kind(scenario.split).IMAGES_ARE_SHARED
     if scenario.split == FILE:
         assert pool.assigned is not None, "`check` has seen it"
-        are_shared = pool.assigned.are_shared
+        are_shared = pool.assigned.has_shared_examples
     if pool.subjects_N is not None and not dealt.is_cut:
-        return cut_by_subject(dealt, rngs_K, pool.subjects_N, split, seed, scenario.seed_text, before)
+        return cut_by_subject(dealt, rngs_K, pool.subjects_N, split, seed, scenario.seed_text, fixed)
     if are_shared and not dealt.is_cut and split.test_leakage == "none":
         return cut_for_all(dealt, pool.positions_L, split, seed, scenario.seed_text)
     return cut_each(dealt, rngs_K, split, seed, scenario.seed_text)
@@ -158,11 +158,11 @@ def add_official_tests(partition: Partition, pool: ImageSet, official: ImageSet,
             is_test &= official.groups == group
         test_K.append(np.flatnonzero(is_test))
     tested = replace(partition, test_K=test_K, is_official=True)
-    _require_both(tested, "official test", "take fewer split.reference_images, or split.tested_on own")
+    _check_not_empty(tested, "official test", "take fewer split.reference_images, or split.tested_on own")
     return tested
 
 
-def client_sets(
+def build_client_sets(
     partition: Partition,
     pool: ImageSet,
     official: ImageSet,
@@ -186,10 +186,10 @@ def client_sets(
     """
     pool, official = pool.without_groups(), official.without_groups()
 
-    def held(images: ImageSet, positions: Positions, change: int) -> HeldImages:
+    def make_set(images: ImageSet, positions: Positions, change: int) -> HeldImages:
         """View the images at some positions, or copy and change them."""
         view = ImageView(images, positions)
-        return view if changes is None else changes.make(view.copied(), change)
+        return view if changes is None else changes.make(view.copy_images(), change)
 
     shared: dict[tuple[int, bytes], HeldImages] = {}
     sets = []
@@ -200,15 +200,15 @@ def client_sets(
             # Clients with the same labels have the same positions; bytes make them a key.
             key = change if changes else 0, tests.tobytes()
             if key not in shared:
-                shared[key] = held(official, tests, change)
+                shared[key] = make_set(official, tests, change)
             test = shared[key]
         else:
-            test = held(pool, tests, change)
-        sets.append((held(pool, train, change), test))
+            test = make_set(pool, tests, change)
+        sets.append((make_set(pool, train, change), test))
     return sets
 
 
-def require_images(partition: Partition, split: Split) -> None:
+def check_both_sets(partition: Partition, split: Split) -> None:
     """Check that every client has training and test images, unless it is tested on official images.
 
     Raises:
@@ -216,7 +216,7 @@ def require_images(partition: Partition, split: Split) -> None:
     """
     if split.tested_on == "own" or split.scored_on == "validation":
         helps = "take fewer clients"
-        if "draws" in kinds.kind_of(split.kind).OPTIONS:
+        if "draws" in kinds.find_kind(split.kind).OPTIONS:
             helps += " or more split.draws"
         if split.kind == NATURAL and len(set(partition.group_K)) == partition.num_clients:
             helps = "leave its group out of the data, add images to it, or set split.tested_on=official"
@@ -224,10 +224,10 @@ def require_images(partition: Partition, split: Split) -> None:
             helps = "leave it out of the file, or give it more"
             if split.path is None:
                 helps += f"; of a table, #{MIN_ROWS}=10 leaves out clients with fewer rows"
-        _require_both(partition, split.scored_on, helps)
+        _check_not_empty(partition, split.scored_on, helps)
 
 
-def _require_both(partition: Partition, scored_on: str, helps: str) -> None:
+def _check_not_empty(partition: Partition, scored_on: str, helps: str) -> None:
     """Check that no client's training or test set is empty; `helps` is the advice in the message."""
     for client, (train, test) in enumerate(zip(partition.train_K, partition.test_K, strict=True)):
         if len(train) == 0 or len(test) == 0:

@@ -17,11 +17,11 @@ from torch import Tensor
 from fedgrid.algorithms.contract.encoder import EncoderKind
 from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRule, LocalSteps
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.inputs import pixels
+from fedgrid.engine.federation.inputs import image_inputs
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.models.autoencoders import Autoencoder
-from fedgrid.engine.federation.models.flat_vectors import blank
-from fedgrid.engine.federation.training.evaluation import TEST_BATCH, to_inputs
+from fedgrid.engine.federation.models.flat_vectors import build_blank
+from fedgrid.engine.federation.training.evaluation import TEST_BATCH, convert_to_inputs
 
 Shape = tuple[int, ...]
 STATE, MEAN, COMPONENTS = "state", "mean", "components"
@@ -31,7 +31,7 @@ NUM_CLASSES = 1
 """Number of classes that an autoencoder is built for; it has no effect on its shape."""
 
 
-def model_of(kind: EncoderKind) -> str:
+def format_model_name(kind: EncoderKind) -> str:
     """Format the autoencoder's name in the registry of models."""
     return f"autoencoder-{kind}"
 
@@ -64,14 +64,16 @@ class Encoder:
         """Bytes that a client needs in order to encode: without the decoder."""
         if self.kind in ("pca", "pixels"):
             return sum(array.nbytes for array in self.arrays.values())
-        slices = flat_vectors.layout(model_of(self.kind), pixels(*self.shape), NUM_CLASSES).slices()
+        slices = flat_vectors.build_layout(
+            format_model_name(self.kind), image_inputs(*self.shape), NUM_CLASSES
+        ).slices()
         return 4 * sum(prod(shape) for name, _, shape in slices if name.startswith("encoder."))
 
     @cached_property
     def code_size(self) -> int:
         """Entries of a code, Z."""
         # One empty image through the encoder: its layers alone know the size of a code.
-        return int(encode(self, np.zeros((1, *self.shape), np.uint8)).shape[1])
+        return int(encode_images(self, np.zeros((1, *self.shape), np.uint8)).shape[1])
 
 
 class Codec:
@@ -86,32 +88,36 @@ class Codec:
         self._encoder, self._device = encoder, device
         self._module: Autoencoder | None = None
         if encoder.kind in ("dense", "convolutional"):
-            module = blank(model_of(encoder.kind), pixels(*encoder.shape), NUM_CLASSES).to(device)
+            module = build_blank(
+                format_model_name(encoder.kind), image_inputs(*encoder.shape), NUM_CLASSES
+            ).to(device)
             assert isinstance(module, Autoencoder)
-            flat_vectors.write(module, encoder.arrays[STATE])
+            flat_vectors.write_vector(module, encoder.arrays[STATE])
             self._module = module.eval()
         self._arrays = {name: torch.tensor(array, device=device) for name, array in encoder.arrays.items()}
 
     @torch.inference_mode()
-    def encode(self, images: Tensor) -> Tensor:
+    def encode_images(self, images: Tensor) -> Tensor:
         """Encode uint8 images, shape (N, channels, height, width), to codes, float32, shape (N, Z)."""
-        parts = [self._encode(to_inputs(part)) for part in torch.split(images, TEST_BATCH)]
+        parts = [self._encode_inputs(convert_to_inputs(part)) for part in torch.split(images, TEST_BATCH)]
         return torch.cat(parts) if parts else torch.empty(0, self._encoder.code_size, device=self._device)
 
     @torch.inference_mode()
     def encode_classes(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Encode like `encode`; if `batch_statistics` is set, with the BatchNorm statistics of each class."""
+        """Encode like `encode_images`; if `batch_statistics` is set, with the BatchNorm statistics of each
+        class.
+        """
         if not self._encoder.batch_statistics or self._module is None:
-            return self.encode(images)
-        codes = self.encode(images)
+            return self.encode_images(images)
+        codes = self.encode_images(images)
         for label in torch.unique(labels).tolist():
-            of_class = labels == label
-            if int(of_class.sum()) > 1:  # One image alone may have no variance.
-                codes[of_class] = self._by_own_statistics(to_inputs(images[of_class]))
+            is_member = labels == label
+            if int(is_member.sum()) > 1:  # One image alone may have no variance.
+                codes[is_member] = self._by_own_statistics(convert_to_inputs(images[is_member]))
         return codes
 
     @torch.inference_mode()
-    def decode(self, codes: Tensor) -> Tensor:
+    def decode_images(self, codes: Tensor) -> Tensor:
         """Decode codes, shape (N, Z), to images in 0..1, float32, shape (N, channels, height, width)."""
         if self._module is not None:
             return torch.cat([self._module.decode(part) for part in torch.split(codes, TEST_BATCH)])
@@ -120,7 +126,7 @@ class Codec:
             pixels = codes @ self._arrays[COMPONENTS] + self._arrays[MEAN]
         return pixels.clip(0, 1).view(-1, *self._encoder.shape)
 
-    def _encode(self, inputs: Tensor) -> Tensor:
+    def _encode_inputs(self, inputs: Tensor) -> Tensor:
         """Encode one batch of inputs, float32 in 0..1."""
         if self._module is not None:
             return self._module.encode(inputs)
@@ -136,27 +142,27 @@ class Codec:
         state = flat_vectors.read_vector(self._module)
         codes = self._module.train().encode(inputs)
         self._module.eval()
-        flat_vectors.write(self._module, state)
+        flat_vectors.write_vector(self._module, state)
         return codes
 
 
-def encode(encoder: Encoder, images: NDArray[np.uint8]) -> NDArray[np.float32]:
+def encode_images(encoder: Encoder, images: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Encode uint8 images, shape (N, channels, height, width), on the CPU to codes, float32, (N, Z)."""
-    codes: NDArray[np.float32] = Codec(encoder).encode(torch.tensor(images)).numpy()
+    codes: NDArray[np.float32] = Codec(encoder).encode_images(torch.tensor(images)).numpy()
     return codes
 
 
-def decode(encoder: Encoder, codes: NDArray[Any]) -> NDArray[np.float32]:
+def decode_codes(encoder: Encoder, codes: NDArray[Any]) -> NDArray[np.float32]:
     """Decode codes, shape (N, Z), on the CPU to images in 0..1, float32, shape (N, channels, height, width).
 
     The codes need not be of any image: an attacker decodes what it has. With `pixels` they are the images.
     """
     tensor = torch.tensor(np.asarray(codes, np.float32))
-    images: NDArray[np.float32] = Codec(encoder).decode(tensor).numpy()
+    images: NDArray[np.float32] = Codec(encoder).decode_images(tensor).numpy()
     return images
 
 
-def principal(images: NDArray[Any], count: int) -> dict[str, NDArray[np.float32]]:
+def fit_components(images: NDArray[Any], count: int) -> dict[str, NDArray[np.float32]]:
     """Fit the arrays of a `pca` encoder to uint8 images: mean and `count` components, the largest first.
 
     The sign of a component is such that its entry of largest size is positive.
@@ -192,10 +198,10 @@ class Reconstruction(LocalRule):
 
     def start(self, local: LocalModel) -> LocalSteps:
         """Create the hook that replaces cross-entropy; called once, before a client's first batch."""
-        return _Reconstructing()
+        return _ReconstructionSteps()
 
 
-class _Reconstructing(LocalSteps):
+class _ReconstructionSteps(LocalSteps):
     """The steps of `Reconstruction`: an autoencoder learns its own inputs."""
 
     def __init__(self) -> None:

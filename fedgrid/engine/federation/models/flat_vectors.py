@@ -17,18 +17,18 @@ from torch import Tensor, nn
 from fedgrid.algorithms.updates.source import Layout, Vector
 from fedgrid.engine.federation.inputs import Inputs
 from fedgrid.engine.federation.models import registry
-from fedgrid.engine.federation.seeds import generator, seeded
+from fedgrid.engine.federation.seeds import make_generator, temporary_seeds
 
 NORM_BLOCK = 1 << 18
 """Entries of an update that are squared at a time, in float64: two megabytes."""
 
 
-def parameters_of(module: nn.Module) -> dict[str, nn.Parameter]:
+def find_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
     """Find the parameters of the module's state by name: those that train."""
     return {name: one for name, one in module.named_parameters() if one.requires_grad}
 
 
-def buffers_of(module: nn.Module) -> dict[str, Tensor]:
+def find_buffers(module: nn.Module) -> dict[str, Tensor]:
     """Find the buffers of the module's state by name: persistent floating ones and BatchNorm's counters."""
     # `named_buffers` also yields buffers that torch does not save, such as caches; `keep_vars` avoids copies.
     persistent = module.state_dict(keep_vars=True).keys()
@@ -39,15 +39,15 @@ def buffers_of(module: nn.Module) -> dict[str, Tensor]:
     }
 
 
-def _tensors(module: nn.Module) -> list[Tensor]:
+def _list_tensors(module: nn.Module) -> list[Tensor]:
     """List the tensors of the module's state in the order of its vector."""
-    return [*parameters_of(module).values(), *buffers_of(module).values()]
+    return [*find_parameters(module).values(), *find_buffers(module).values()]
 
 
-def layout_of(module: nn.Module) -> Layout:
+def read_layout(module: nn.Module) -> Layout:
     """Read names and shapes of the tensors in the module's state vector."""
-    parameters = parameters_of(module)
-    named = {**parameters, **buffers_of(module)}
+    parameters = find_parameters(module)
+    named = {**parameters, **find_buffers(module)}
     return Layout(
         names=tuple(named),
         shapes=tuple(tuple(tensor.shape) for tensor in named.values()),
@@ -57,39 +57,39 @@ def layout_of(module: nn.Module) -> Layout:
 
 def read_vector(module: nn.Module) -> Vector:
     """Copy the module's state into a vector: float32, shape (P,), on the host."""
-    return _read(_tensors(module))
+    return _join_to_vector(_list_tensors(module))
 
 
-def write(module: nn.Module, vector: Vector) -> None:
+def write_vector(module: nn.Module, vector: Vector) -> None:
     """Copy `vector`, shape (P,), into the module; values of integer buffers (counters) are rounded.
 
     Raises:
         ValueError: the vector's length is not that of the module's state.
     """
-    _write(_tensors(module), vector)
+    _copy_vector(_list_tensors(module), vector)
 
 
-def _read(tensors: list[Tensor]) -> Vector:
+def _join_to_vector(tensors: list[Tensor]) -> Vector:
     """Join tensors to one vector on the host."""
-    vector: Vector = _join(tensors).cpu().numpy()
+    vector: Vector = _join_tensors(tensors).cpu().numpy()
     return vector
 
 
 @torch.no_grad()
-def _join(tensors: list[Tensor]) -> Tensor:
+def _join_tensors(tensors: list[Tensor]) -> Tensor:
     """Join tensors to one flat float32 tensor on their device."""
     # `reshape` follows the index order, whatever the strides: a kernel with channels last is copied for it.
     return torch.cat([tensor.reshape(-1).float() for tensor in tensors])
 
 
-def _write(tensors: list[Tensor], vector: Vector) -> None:
+def _copy_vector(tensors: list[Tensor], vector: Vector) -> None:
     # `torch.tensor` copies, so `vector` may be a read-only view of shared memory.
     """Copy a vector into tensors."""
-    _load(tensors, torch.tensor(vector, dtype=torch.float32, device=tensors[0].device))
+    _copy_flat(tensors, torch.tensor(vector, dtype=torch.float32, device=tensors[0].device))
 
 
 @torch.no_grad()
-def _load(tensors: list[Tensor], flat: Tensor) -> None:
+def _copy_flat(tensors: list[Tensor], flat: Tensor) -> None:
     """Copy a flat tensor on the device into tensors, part by part."""
     sizes = [tensor.numel() for tensor in tensors]
     if flat.shape != (sum(sizes),):
@@ -106,7 +106,7 @@ class FlatModule:
 
     An optimizer step is then a few operations on one tensor. Convolution kernels are stored with channels
     last, which is the fast memory format on CPU and GPU. The flat tensors are therefore not in the layout's
-    order; `gather` and `scatter` convert between the two.
+    order; `gather_vector` and `scatter_vector` convert between the two.
 
     Args:
         module: the model; its parameters are replaced by views.
@@ -117,58 +117,60 @@ class FlatModule:
         """Take over a module; `head` is the name of its head."""
         self.module = module
         # The hook knows this list and not the workspace: a cycle would keep both on the device.
-        self._into_head: list[Tensor] = []
+        self._head_inputs: list[Tensor] = []
         if head is not None:
-            note = partial(_note, self._into_head)
+            note = partial(_store_head_inputs, self._head_inputs)
             module.get_submodule(head).register_forward_pre_hook(note)
-        parameters = list(parameters_of(module).values())
+        parameters = list(find_parameters(module).values())
         self._shapes = [parameter.shape for parameter in parameters]
         size = sum(parameter.numel() for parameter in parameters)
         self.weights = torch.zeros(size, device=parameters[0].device)
         """All parameters that train, shape (W,)."""
         self.gradient = torch.zeros_like(self.weights)
         """Their gradients, shape (W,); `backward` accumulates into it."""
-        self._weights = self._views(self.weights)
-        views = zip(self._weights, self._views(self.gradient), strict=True)
+        self._weights = self._build_views(self.weights)
+        views = zip(self._weights, self._build_views(self.gradient), strict=True)
         for parameter, (weight, gradient) in zip(parameters, views, strict=True):
             weight.copy_(parameter.detach())
             parameter.data, parameter.grad = weight, gradient
         # Their places: a module may put another tensor into a buffer's.
         layers = dict(module.named_modules())
-        parts = (name.rpartition(".")[::2] for name in buffers_of(module))
+        parts = (name.rpartition(".")[::2] for name in find_buffers(module))
         self._buffers = [(layers[path]._buffers, name) for path, name in parts]
 
     @property
-    def _of_buffers(self) -> list[Tensor]:
+    def _buffer_tensors(self) -> list[Tensor]:
         """The tensors that the state's buffers are at present."""
-        return [tensor.detach() for of_part, name in self._buffers if (tensor := of_part[name]) is not None]
+        return [tensor.detach() for buffers, name in self._buffers if (tensor := buffers[name]) is not None]
 
     @property
-    def replaced(self) -> list[str]:
+    def replaced_parameters(self) -> list[str]:
         """Names of parameters whose values the module has moved to other tensors; they no longer train."""
         here = self.weights.untyped_storage().data_ptr()
-        places = {name: one.untyped_storage().data_ptr() for name, one in parameters_of(self.module).items()}
+        places = {
+            name: one.untyped_storage().data_ptr() for name, one in find_parameters(self.module).items()
+        }
         return [name for name, place in places.items() if place != here]
 
     @property
     def features(self) -> Tensor | None:
         """Inputs of the head in the last forward pass; None before the first pass, and without a head."""
-        return self._into_head[0] if self._into_head else None
+        return self._head_inputs[0] if self._head_inputs else None
 
-    def read(self) -> Vector:
+    def read_vector(self) -> Vector:
         """Copy the module's state into a vector, like `read_vector`."""
-        return _read([*self._weights, *self._of_buffers])
+        return _join_to_vector([*self._weights, *self._buffer_tensors])
 
-    def write(self, vector: Vector) -> None:
-        """Copy a state into the module, like `write`; features of an earlier state are dropped."""
-        self._into_head.clear()
-        _write([*self._weights, *self._of_buffers], vector)
+    def write_vector(self, vector: Vector) -> None:
+        """Copy a state into the module, like `write_vector`; features of an earlier state are dropped."""
+        self._head_inputs.clear()
+        _copy_vector([*self._weights, *self._buffer_tensors], vector)
 
-    def snapshot(self) -> Tensor:
+    def take_snapshot(self) -> Tensor:
         """Copy the state on the device, shape (P,): `weights`, then the buffers."""
-        return _join([self.weights, *self._of_buffers])
+        return _join_tensors([self.weights, *self._buffer_tensors])
 
-    def load(self, snapshot: Tensor) -> None:
+    def load_snapshot(self, snapshot: Tensor) -> None:
         """Copy a snapshot into the module; values of integer buffers (counters) are rounded.
 
         Raises:
@@ -176,28 +178,28 @@ class FlatModule:
         """
         # A snapshot stays on the device and has the order of the flat tensors, not the layout's: no
         # conversion.
-        _load([self.weights, *self._of_buffers], snapshot)
+        _copy_flat([self.weights, *self._buffer_tensors], snapshot)
 
-    def gather(self, flat: Tensor) -> Vector:
+    def gather_vector(self, flat: Tensor) -> Vector:
         """Convert a flat tensor, shape (W,), or a snapshot, (P,), to a vector in the layout's order."""
         size = len(self.weights)
-        return _read([*self._views(flat[:size]), flat[size:]])
+        return _join_to_vector([*self._build_views(flat[:size]), flat[size:]])
 
-    def scatter(self, vector: Vector) -> Tensor:
+    def scatter_vector(self, vector: Vector) -> Tensor:
         """Convert a vector in the layout's order to a flat tensor: its parameters, (W,), or a state, (P,).
 
         Raises:
             ValueError: a vector of another length.
         """
         size = len(self.weights)
-        whole = size + sum(tensor.numel() for tensor in self._of_buffers)
-        if vector.shape not in {(size,), (whole,)}:
+        num_entries = size + sum(tensor.numel() for tensor in self._buffer_tensors)
+        if vector.shape not in {(size,), (num_entries,)}:
             raise ValueError(f"an array of shape {vector.shape} does not fit a model of {size} parameters")
         flat = torch.empty_like(self.weights)
-        _write(self._views(flat), vector[:size])
+        _copy_vector(self._build_views(flat), vector[:size])
         return flat
 
-    def _views(self, flat: Tensor) -> list[Tensor]:
+    def _build_views(self, flat: Tensor) -> list[Tensor]:
         """Build views of a flat tensor with the parameters' shapes; convolutions have channels last."""
         views = []
         parts = flat.split_with_sizes([shape.numel() for shape in self._shapes])
@@ -211,12 +213,12 @@ class FlatModule:
         return views
 
 
-def _note(into_head: list[Tensor], _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+def _store_head_inputs(head_inputs: list[Tensor], _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
     """Store the inputs of the head; a hook that torch calls before each of its forward passes."""
-    into_head[:] = inputs[:1]
+    head_inputs[:] = inputs[:1]
 
 
-def squared_norm(update: Vector) -> float:
+def compute_squared_norm(update: Vector) -> float:
     """Compute the squared Euclidean norm, summed in float64; NaN or infinite if and only if an entry is.
 
     Not by a BLAS product, whose last bits depend on the process's number of threads.
@@ -225,7 +227,7 @@ def squared_norm(update: Vector) -> float:
     return float(sum(np.square(update[i : i + NORM_BLOCK], dtype=np.float64).sum() for i in starts))
 
 
-def blank(name: str, inputs: Inputs, num_classes: int, seed: int = 0, number: int = 0) -> nn.Module:
+def build_blank(name: str, inputs: Inputs, num_classes: int, seed: int = 0, number: int = 0) -> nn.Module:
     """Build the named model on the CPU, by its function under a run's seed; its state is to be overwritten.
 
     The constants of the module are in place. The global generators stay as they are.
@@ -237,28 +239,28 @@ def blank(name: str, inputs: Inputs, num_classes: int, seed: int = 0, number: in
         seed: the run's seed, which a plugin's constants may be drawn with. Default: 0.
         number: which of several independent models. Default: 0.
     """
-    with seeded("cpu", generator(seed, f"module {number}")):
-        return registry.build(name, inputs, num_classes)
+    with temporary_seeds("cpu", make_generator(seed, f"module {number}")):
+        return registry.build_model(name, inputs, num_classes)
 
 
-def head_of(name: str) -> str | None:
+def find_head(name: str) -> str | None:
     """Find the name of the named model's head; None if its entry names none."""
-    return registry.entry(name).head
+    return registry.find_entry(name).head
 
 
-def layout(name: str, inputs: Inputs, num_classes: int) -> Layout:
+def build_layout(name: str, inputs: Inputs, num_classes: int) -> Layout:
     """Build the named model to read the layout of its state, once a process."""
-    return _layout(name, inputs, num_classes, registry.entry(name))
+    return _build_layout(name, inputs, num_classes, registry.find_entry(name))
 
 
 @lru_cache
-def _layout(name: str, inputs: Inputs, num_classes: int, entry: registry.ModelEntry) -> Layout:
+def _build_layout(name: str, inputs: Inputs, num_classes: int, entry: registry.ModelEntry) -> Layout:
     """Build the model; the entry tells a model of one plugin from that of another of the same name."""
-    return replace(layout_of(blank(name, inputs, num_classes)), head=entry.head)
+    return replace(read_layout(build_blank(name, inputs, num_classes)), head=entry.head)
 
 
 @torch.no_grad()
-def initialise(module: nn.Module, rng: torch.Generator) -> None:
+def initialise_layers(module: nn.Module, rng: torch.Generator) -> None:
     """Set the weights of the layers below to PyTorch's defaults, in the order in which PyTorch draws them.
 
     Weights and biases of convolutions and linear layers are uniform in +-1 / sqrt(fan in), which equals
@@ -280,7 +282,7 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
                 nn.init.uniform_(layer.bias, -bound, bound, generator=rng)
 
 
-def initial_vector(name: str, inputs: Inputs, num_classes: int, seed: int, number: int = 0) -> Vector:
+def draw_initial_vector(name: str, inputs: Inputs, num_classes: int, seed: int, number: int = 0) -> Vector:
     """Draw the initial state of a run: float32, shape (P,); a function of its arguments alone.
 
     Args:
@@ -293,9 +295,9 @@ def initial_vector(name: str, inputs: Inputs, num_classes: int, seed: int, numbe
     Raises:
         ConfigError: as `federation.models.registry.build`.
     """
-    module = blank(name, inputs, num_classes, seed, number)
-    # A model with `module` has drawn its own weights in `blank`; one with `build` gets fedgrid's.
-    if registry.entry(name).build is not None:
-        rng = generator(seed, f"model {number}" if number else "model")
-        initialise(module, torch.Generator().manual_seed(int(rng.integers(2**63))))
+    module = build_blank(name, inputs, num_classes, seed, number)
+    # A model with `module` has drawn its own weights in `build_blank`; one with `build` gets fedgrid's.
+    if registry.find_entry(name).build is not None:
+        rng = make_generator(seed, f"model {number}" if number else "model")
+        initialise_layers(module, torch.Generator().manual_seed(int(rng.integers(2**63))))
     return read_vector(module)

@@ -27,7 +27,7 @@ CODE = 8
 """Size of a token's embedding."""
 
 
-def _convolutions(channels: int, width: int) -> list[nn.Module]:
+def _build_block(channels: int, width: int) -> list[nn.Module]:
     """Build two 3x3 convolutions and a 2x2 max-pool.
 
     The pool comes before the second ReLU. Both orders give the same numbers, forward and backward; this one
@@ -46,7 +46,7 @@ def tinyvgg(channels: int, height: int, width: int, num_classes: int) -> nn.Modu
     """Build two blocks of two convolutions each, without BatchNorm."""
     features = 64 * (height // 4) * (width // 4)
     return nn.Sequential(
-        *_convolutions(channels, 32), *_convolutions(32, 64), nn.Flatten(), nn.Linear(features, num_classes)
+        *_build_block(channels, 32), *_build_block(32, 64), nn.Flatten(), nn.Linear(features, num_classes)
     )
 
 
@@ -67,7 +67,7 @@ def digitnet(channels: int, height: int, width: int, num_classes: int) -> nn.Mod
 
 def lenet5(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
     """Build LeNet-5 with ReLU, as in FLIS: 5x5 convolutions 6 and 16 wide, layers of 120 and 84."""
-    return _lenet5((6, 16), nn.ReLU, channels, height, width, num_classes)
+    return _build_lenet5((6, 16), nn.ReLU, channels, height, width, num_classes)
 
 
 def lenet5_tanh(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
@@ -75,10 +75,10 @@ def lenet5_tanh(channels: int, height: int, width: int, num_classes: int) -> nn.
 
     Their release ends in a softmax, and its loss takes another one of that. Here the loss takes the logits.
     """
-    return _lenet5((16, 32), nn.Tanh, channels, height, width, num_classes)
+    return _build_lenet5((16, 32), nn.Tanh, channels, height, width, num_classes)
 
 
-def _lenet5(
+def _build_lenet5(
     widths: tuple[int, int],
     activation: type[nn.ReLU] | type[nn.Tanh],
     channels: int,
@@ -93,18 +93,18 @@ def _lenet5(
         *(nn.Conv2d(channels, first, 5), nn.MaxPool2d(2), activation()),
         *(nn.Conv2d(first, second, 5), nn.MaxPool2d(2), activation()),
         nn.Flatten(),
-        *(nn.Linear(second * _after_lenet5(height) * _after_lenet5(width), 120), activation()),
+        *(nn.Linear(second * _compute_lenet5_side(height) * _compute_lenet5_side(width), 120), activation()),
         *(nn.Linear(120, 84), activation()),
         nn.Linear(84, num_classes),
     )
 
 
-def _after_lenet5(side: int) -> int:
+def _compute_lenet5_side(side: int) -> int:
     """Compute the side of an image after two 5x5 convolutions and two 2x2 pools."""
     return ((side - 4) // 2 - 4) // 2
 
 
-class _Sum(nn.Module):
+class _ResidualBranch(nn.Module):
     """A branch, plus its input."""
 
     def __init__(self, branch: nn.Module) -> None:
@@ -117,7 +117,7 @@ class _Sum(nn.Module):
         return outputs
 
 
-def _normalised(channels: int, width: int) -> list[nn.Module]:
+def _build_normalised(channels: int, width: int) -> list[nn.Module]:
     """Build a 3x3 convolution with GroupNorm of 32 groups and ReLU."""
     return [nn.Conv2d(channels, width, 3, padding=1), nn.GroupNorm(32, width), nn.ReLU(inplace=True)]
 
@@ -125,12 +125,12 @@ def _normalised(channels: int, width: int) -> list[nn.Module]:
 def resnet9(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
     """Build ResNet-9 with GroupNorm, as in FLIS; the last max-pool covers what is left of the image."""
     return nn.Sequential(
-        *_normalised(channels, 64),
-        *(*_normalised(64, 128), nn.MaxPool2d(2)),
-        _Sum(nn.Sequential(*_normalised(128, 128), *_normalised(128, 128))),
-        *(*_normalised(128, 256), nn.MaxPool2d(2)),
-        *(*_normalised(256, 512), nn.MaxPool2d(2)),
-        _Sum(nn.Sequential(*_normalised(512, 512), *_normalised(512, 512))),
+        *_build_normalised(channels, 64),
+        *(*_build_normalised(64, 128), nn.MaxPool2d(2)),
+        _ResidualBranch(nn.Sequential(*_build_normalised(128, 128), *_build_normalised(128, 128))),
+        *(*_build_normalised(128, 256), nn.MaxPool2d(2)),
+        *(*_build_normalised(256, 512), nn.MaxPool2d(2)),
+        _ResidualBranch(nn.Sequential(*_build_normalised(512, 512), *_build_normalised(512, 512))),
         *(nn.MaxPool2d((height // 8, width // 8)), nn.Flatten(), nn.Linear(512, num_classes)),
     )
 
@@ -211,16 +211,16 @@ def mobilenet_v1(channels: int, height: int, width: int, num_classes: int) -> nn
     As in Keras, but for the dropout before the head, BatchNorm's constants (PyTorch's), and the padding at
     stride 2, which is the same on both sides.
     """
-    layers: list[nn.Module] = _rectified(nn.Conv2d(channels, 32, 3, 2, padding=1, bias=False))
+    layers: list[nn.Module] = _build_rectified(nn.Conv2d(channels, 32, 3, 2, padding=1, bias=False))
     before = 32
     for after, stride in _SEPARABLE:
-        layers += _rectified(nn.Conv2d(before, before, 3, stride, padding=1, groups=before, bias=False))
-        layers += _rectified(nn.Conv2d(before, after, 1, bias=False))
+        layers += _build_rectified(nn.Conv2d(before, before, 3, stride, padding=1, groups=before, bias=False))
+        layers += _build_rectified(nn.Conv2d(before, after, 1, bias=False))
         before = after
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, num_classes))
 
 
-def _rectified(convolution: nn.Conv2d) -> list[nn.Module]:
+def _build_rectified(convolution: nn.Conv2d) -> list[nn.Module]:
     """Follow a convolution by BatchNorm and ReLU6."""
     return [convolution, nn.BatchNorm2d(convolution.out_channels), nn.ReLU6(inplace=True)]
 

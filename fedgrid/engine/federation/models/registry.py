@@ -1,6 +1,7 @@
 """The models that a run can train: one entry each.
 
-Commands that only need the names do not import torch, which takes seconds: an entry's `build` imports it.
+Commands that only need the names do not import torch, which takes seconds: an entry's `build_model` imports
+it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fedgrid.engine.federation.errors import ConfigError, unknown
+from fedgrid.engine.federation.errors import ConfigError, unknown_name_error
 from fedgrid.engine.federation.inputs import KINDS, ONLY_PIXELS, Inputs, Kind
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ INPUT = "input"
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """A model of the registry, of the package or of a plugin's `MODELS`: it has either `build` or `module`.
+    """A model of the registry, of the package or of a plugin's `MODELS`: it has either `build_model` or
+    `module`.
 
     Args:
         name: name in configurations.
@@ -32,7 +34,7 @@ class ModelEntry:
         source: where the architecture comes from.
         build: builds the module for images. Default: none.
         module: builds the module for any kind of examples. Default: none.
-        takes: kinds of examples that it can be given. Default: pixels with `build`, all with `module`.
+        takes: kinds of examples that it can be given. Default: pixels with `build_model`, all with `module`.
         minimum_side: least height and width of an image. Default: 1.
         parameters: numbers of parameters, for listings. Default: none.
         saliency_layer: layer that Grad-CAM explains. Default: not known.
@@ -61,11 +63,12 @@ class ModelEntry:
     process that trains or tests, and before the run to read the layout. Fedgrid draws the first weights of
     convolutions, linear layers, BatchNorm and GroupNorm; all else keeps the module's own."""
     module: Callable[[Inputs, int], nn.Module] | None = None
-    """Builds a new module from `Inputs` and the number of classes; called like `build`. Its first weights are
+    """Builds a new module from `Inputs` and the number of classes; called like `build_model`. Its first
+    weights are
     its own: loaded, or drawn from the global generators of torch, NumPy or Python, which are seeded by the
     run for the call."""
     takes: tuple[Kind, ...] = ()
-    """Kinds of examples that it can be given; empty: pixels with `build`, anything with `module`."""
+    """Kinds of examples that it can be given; empty: pixels with `build_model`, anything with `module`."""
     minimum_side: int = 1
     """Least height and width of an image, in pixels."""
     # Not hashed, as a dict has no hash, and entries are keys of caches.
@@ -85,13 +88,13 @@ class ModelEntry:
 
     @property
     def function(self) -> Callable[..., nn.Module]:
-        """The one of `build` and `module` that the entry has."""
+        """The one of `build_model` and `module` that the entry has."""
         function = self.build or self.module
         assert function is not None, "checked as a plugin is loaded"
         return function
 
 
-def _network(function: str) -> Build:
+def _import_network(function: str) -> Build:
     """Wrap a function of `networks` or `autoencoders`, so that torch is imported at its first call."""
 
     def build(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
@@ -104,8 +107,8 @@ def _network(function: str) -> Build:
     return build
 
 
-def _small_network(function: str) -> Callable[[Inputs, int], nn.Module]:
-    """Wrap a function of `networks` for numbers, series or tokens, like `_network`."""
+def _import_small_network(function: str) -> Callable[[Inputs, int], nn.Module]:
+    """Wrap a function of `networks` for numbers, series or tokens, like `_import_network`."""
 
     def build(inputs: Inputs, num_classes: int) -> nn.Module:
         """Import the function and call it."""
@@ -122,7 +125,7 @@ _ENTRIES = (
         "tinyvgg",
         "two blocks of two 3x3 convolutions (32 and 64 wide), no BatchNorm",
         "after Simonyan and Zisserman 2015 (VGG); widths ours, the OCFL archive does not say its own",
-        _network("tinyvgg"),
+        _import_network("tinyvgg"),
         minimum_side=4,
         saliency_layer="9",
         head="11",
@@ -132,7 +135,7 @@ _ENTRIES = (
         "resnet34",
         "ResNet-34 for small images: 3x3 stem of stride 1, no max-pool",
         "He et al. 2016; the stem as inferred from the OCFL archive's weight norms",
-        _network("resnet34"),
+        _import_network("resnet34"),
         minimum_side=8,
         saliency_layer="18",
         head="21",
@@ -142,7 +145,7 @@ _ENTRIES = (
         "mobilenet",
         "MobileNetV2 for small images: stem of stride 1, no dropout",
         "Sandler et al. 2018, as in torchvision; PyTorch's default initialisation instead of its own",
-        _network("mobilenet"),
+        _import_network("mobilenet"),
         minimum_side=8,
         saliency_layer="features",
         head="classifier",
@@ -152,7 +155,7 @@ _ENTRIES = (
         "digitnet",
         "two hidden layers (128 and 96 wide), for 8x8 digits",
         "ours",
-        _network("digitnet"),
+        _import_network("digitnet"),
         saliency_layer=INPUT,
         head="5",
         parameters={"1x8x8": 21_674},
@@ -161,7 +164,7 @@ _ENTRIES = (
         "lenet5",
         "LeNet-5: two 5x5 convolutions (6 and 16 wide) with ReLU, layers of 120 and 84",
         "LeCun et al. 1998, as in FLIS (Morafah et al. 2022)",
-        _network("lenet5"),
+        _import_network("lenet5"),
         minimum_side=16,
         saliency_layer="5",
         head="11",
@@ -171,7 +174,7 @@ _ENTRIES = (
         "lenet5-tanh",
         "LeNet-5 with Tanh, convolutions 16 and 32 wide; no softmax at its end",
         "LeCun et al. 1998, as in Prigent et al., whose release has that softmax",
-        _network("lenet5_tanh"),
+        _import_network("lenet5_tanh"),
         minimum_side=16,
         saliency_layer="5",
         head="11",
@@ -181,7 +184,7 @@ _ENTRIES = (
         "resnet9",
         "ResNet-9 with GroupNorm of 32 groups and biases",
         "He et al. 2016, as in FLIS (Morafah et al. 2022)",
-        _network("resnet9"),
+        _import_network("resnet9"),
         minimum_side=8,
         saliency_layer="16",
         head="19",
@@ -191,7 +194,7 @@ _ENTRIES = (
         "resnet18",
         "ResNet-18 with the stem for 224 pixels: 7x7 of stride 2, max-pool",
         "He et al. 2016, as in torchvision; PyTorch's default initialisation instead of its own",
-        _network("resnet18"),
+        _import_network("resnet18"),
         minimum_side=8,
         saliency_layer="layer3",
         head="fc",
@@ -201,7 +204,7 @@ _ENTRIES = (
         "mobilenet-v1",
         "MobileNet (the first) of width 1: stem of stride 2, no dropout",
         "Howard et al. 2017, as in Keras; BatchNorm's constants are PyTorch's",
-        _network("mobilenet_v1"),
+        _import_network("mobilenet_v1"),
         minimum_side=8,
         saliency_layer="68",
         head="83",
@@ -211,7 +214,7 @@ _ENTRIES = (
         "linear",
         "multinomial logistic regression",
         "as in FedProx (Li et al. 2020) on its synthetic data",
-        module=_small_network("linear"),
+        module=_import_small_network("linear"),
         takes=("pixels", "numbers"),
         head="1",
         saliency_layer=INPUT,
@@ -221,7 +224,7 @@ _ENTRIES = (
         "mlp",
         "two hidden layers (64 wide), for tables and anything else but tokens",
         "ours",
-        module=_small_network("mlp"),
+        module=_import_small_network("mlp"),
         head="5",
         takes=("pixels", "numbers"),
         saliency_layer=INPUT,
@@ -231,7 +234,7 @@ _ENTRIES = (
         "cnn-1d",
         "three 1-D convolutions (32 wide, stride 2), for series",
         "ours",
-        module=_small_network("cnn_1d"),
+        module=_import_small_network("cnn_1d"),
         head="8",
         takes=("numbers",),
         parameters={"1x40": 8_010},
@@ -240,7 +243,7 @@ _ENTRIES = (
         "lstm",
         "an embedding of 8, one LSTM layer (64 wide), for tokens such as characters",
         "ours, smaller than that of McMahan et al. 2017 (two layers of 256)",
-        module=_small_network("lstm"),
+        module=_import_small_network("lstm"),
         head="head",
         takes=("tokens",),
         parameters={"20 of 30": 19_834},
@@ -257,14 +260,14 @@ AUTOENCODERS: dict[str, ModelEntry] = {
             "autoencoder-dense",
             "pixels-50-20-50-pixels with ReLU; codes of 20 numbers",
             "Prigent et al. 2024",
-            _network("dense"),
+            _import_network("dense"),
             parameters={"1x28x28": 81_304},
         ),
         ModelEntry(
             "autoencoder-convolutional",
             "4x4 convolutions of stride 2, 12, 24 and 48 wide, with BatchNorm, and their mirror image",
             "Prigent et al. 2024",
-            _network("convolutional"),
+            _import_network("convolutional"),
             parameters={"3x32x32": 47_601},
         ),
     )
@@ -278,17 +281,17 @@ def check_size(name: str, inputs: Inputs) -> None:
     Raises:
         ConfigError: they are not.
     """
-    least = entry(name).minimum_side
-    height, width = inputs.shape[-2:] if inputs.kind == "pixels" else (least, least)
-    if min(height, width) < least:
+    min_side = find_entry(name).minimum_side
+    height, width = inputs.shape[-2:] if inputs.kind == "pixels" else (min_side, min_side)
+    if min(height, width) < min_side:
         raise ConfigError(
             f"images of {height}x{width} are too small for model '{name}', which needs at least"
-            f" {least}x{least}; choose another model or enlarge the images",
+            f" {min_side}x{min_side}; choose another model or enlarge the images",
             ("model",),
         )
 
 
-def build(name: str, inputs: Inputs, num_classes: int) -> nn.Module:
+def build_model(name: str, inputs: Inputs, num_classes: int) -> nn.Module:
     """Build a new module of the named model, with one logit for each class.
 
     It may draw from the global generators, which the caller seeds.
@@ -297,19 +300,19 @@ def build(name: str, inputs: Inputs, num_classes: int) -> nn.Module:
         ConfigError: unknown name, or images too small for the model.
     """
     check_size(name, inputs)
-    named = entry(name)
+    named = find_entry(name)
     # A function for images takes their sizes one by one, as published code does; one for any kind takes
     # `Inputs`.
     given = (inputs,) if named.build is None else inputs.shape
     return named.function(*given, num_classes)
 
 
-def entry(name: str) -> ModelEntry:
+def find_entry(name: str) -> ModelEntry:
     """Find the entry of a model or an autoencoder.
 
     Raises:
         ConfigError: unknown name.
     """
     if name not in MODELS and name not in AUTOENCODERS:
-        raise unknown("model", name, MODELS)
+        raise unknown_name_error("model", name, MODELS)
     return MODELS.get(name) or AUTOENCODERS[name]

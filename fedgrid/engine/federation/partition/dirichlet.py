@@ -26,28 +26,28 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.data.partition import Positions
     from fedgrid.engine.federation.partition.scenarios import Scenario
 
-LEAST_IMAGES = 10
+MIN_IMAGES = 10
 """Images that each client has at least."""
-MOST_DRAWS = 1000
+MAX_DRAWS = 1000
 """Draws before an alpha is refused. With alpha 0.1 about one draw in five is valid for 100 clients of
 CIFAR-10, with 0.05 none in hundreds."""
 
 
-def check_enough(scenario: Scenario, pool_size: int) -> None:
-    """Check that the pool is large enough for every client to have `LEAST_IMAGES`.
+def check_pool_size(scenario: Scenario, pool_size: int) -> None:
+    """Check that the pool is large enough for every client to have `MIN_IMAGES`.
 
     Raises:
         ConfigError: the pool is too small.
     """
-    if scenario.num_clients * LEAST_IMAGES > pool_size:
+    if scenario.num_clients * MIN_IMAGES > pool_size:
         raise ConfigError(
-            f"clients = {scenario.num_clients}: with split {scenario.split} each needs {LEAST_IMAGES} of "
-            f"{pool_size} images; take at most {pool_size // LEAST_IMAGES}",
+            f"clients = {scenario.num_clients}: with split {scenario.split} each needs {MIN_IMAGES} of "
+            f"{pool_size} images; take at most {pool_size // MIN_IMAGES}",
             ("clients",),
         )
 
 
-def deal_out(
+def deal_by_shares(
     positions_L: Sequence[Positions], num_clients: int, alpha: float | None, rng: np.random.Generator
 ) -> list[Positions]:
     """Deal every image to one of K clients, and list each client's positions, ascending.
@@ -68,7 +68,7 @@ def deal_out(
         # first clients.
         in_turn = np.concatenate(shuffled_L)
         return [np.sort(in_turn[client::num_clients]) for client in range(num_clients)]
-    counts_LK = counts_of_draw([len(positions) for positions in positions_L], num_clients, alpha, rng)
+    counts_LK = draw_valid_counts([len(positions) for positions in positions_L], num_clients, alpha, rng)
     parts_LK = [
         np.split(positions, counts_K.cumsum()[:-1])
         for positions, counts_K in zip(shuffled_L, counts_LK, strict=True)
@@ -76,7 +76,7 @@ def deal_out(
     return [np.sort(np.concatenate(parts)) for parts in zip(*parts_LK, strict=True)]
 
 
-def counts_of_draw(
+def draw_valid_counts(
     sizes_L: Sequence[int], num_clients: int, alpha: float, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Draw the number of images of each class for each client, shape (L, K), until a draw is valid.
@@ -88,20 +88,20 @@ def counts_of_draw(
         rng: generator of the deal.
 
     Raises:
-        ConfigError: none of `MOST_DRAWS` draws is valid.
+        ConfigError: none of `MAX_DRAWS` draws is valid.
     """
-    for _ in range(MOST_DRAWS):
-        counts_LK = _draw(sizes_L, num_clients, alpha, rng)
-        if counts_LK is not None and counts_LK.sum(axis=0).min() >= LEAST_IMAGES:
+    for _ in range(MAX_DRAWS):
+        counts_LK = _draw_counts(sizes_L, num_clients, alpha, rng)
+        if counts_LK is not None and counts_LK.sum(axis=0).min() >= MIN_IMAGES:
             return counts_LK
     raise ConfigError(
-        f"split.alpha = {alpha}: none of {MOST_DRAWS} draws gives each of {num_clients} clients at least "
-        f"{LEAST_IMAGES} of {sum(sizes_L)} images; take a larger one or fewer clients",
+        f"split.alpha = {alpha}: none of {MAX_DRAWS} draws gives each of {num_clients} clients at least "
+        f"{MIN_IMAGES} of {sum(sizes_L)} images; take a larger one or fewer clients",
         ("split", "alpha"),
     )
 
 
-def _draw(
+def _draw_counts(
     sizes_L: Sequence[int], num_clients: int, alpha: float, rng: np.random.Generator
 ) -> NDArray[np.int64] | None:
     """Draw the counts once, shape (L, K); None if all shares of a class vanish."""

@@ -21,13 +21,13 @@ FILE = "file"
 """Name of the kind in configurations."""
 
 
-class FromFile(SplitKind):
+class FileSplit(SplitKind):
     """A kind in which a file says which client holds which examples."""
 
     OPTIONS = ("path",)
     IMAGES_ARE_SHARED = True
 
-    def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+    def check_settings(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
         """Check that the file fits the data set and the other settings."""
         assigned = facts.assigned
         if assigned is None:
@@ -46,9 +46,11 @@ class FromFile(SplitKind):
         if assigned.is_cut:
             _check_cut(assigned, split)
 
-    def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Partition:
+    def deal_images(
+        self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs
+    ) -> Partition:
         """Take the partition that the file describes."""
-        assert pool.assigned is not None, "`check` has seen it"
+        assert pool.assigned is not None, "`check_settings` has seen it"
         return pool.assigned
 
     def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
@@ -60,7 +62,7 @@ class FromFile(SplitKind):
             split: the settings.
             seed: the run's seed; it has no effect here.
         """
-        assert facts.assigned is not None, "`check` has seen it"
+        assert facts.assigned is not None, "`check_settings` has seen it"
         return float(sum(map(len, facts.assigned.held_K)))
 
 

@@ -33,7 +33,7 @@ classes)."""
 class ImagePool:
     """The images that are split among the clients, as positions: what a kind of split sees of them.
 
-    Built by fedgrid and passed to `OwnSplit.deal`.
+    Built by fedgrid and passed to `OwnSplit.deal_images`.
 
     Args:
         positions_L: positions of each class.
@@ -87,7 +87,7 @@ class Changes:
 
 
 class SplitKind(ABC):
-    """A kind of split: subclasses have `deal`, and whatever differs from the defaults here."""
+    """A kind of split: subclasses have `deal_images`, and whatever differs from the defaults here."""
 
     OPTIONS: tuple[str, ...] = ()
     """Fields of `Split` that have an effect on this kind, but not on every kind."""
@@ -106,7 +106,7 @@ class SplitKind(ABC):
     TRANSFORM: Transform | None = None
     """What a hidden group does to its clients' images, training and test; None: nothing."""
 
-    def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+    def check_settings(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
         """Check that the settings fit one another and the data set.
 
         Called before the run starts, by its plan and again by `split_pool`; no image has been read then.
@@ -123,8 +123,11 @@ class SplitKind(ABC):
         return
 
     @abstractmethod
-    def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Partition:
-        """Deal out the images: each client's hidden group and positions, by settings that `check` accepts.
+    def deal_images(
+        self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs
+    ) -> Partition:
+        """Deal out the images: each client's hidden group and positions, by settings that `check_settings`
+        accepts.
 
         Called by `split_pool` once for each run. The cut of a client's images into training and test images
         continues with its generator.
@@ -157,7 +160,7 @@ class SplitKind(ABC):
         """
         return float(facts.pool_size)
 
-    def groups(self, scenario: Scenario, split: Split) -> list[int]:
+    def list_groups(self, scenario: Scenario, split: Split) -> list[int]:
         """List each client's hidden group at the start, without any image; needed if `CAN_MOVE`."""
         raise NotImplementedError
 
@@ -185,7 +188,7 @@ class SplitKind(ABC):
         """
         return None
 
-    def changes(self, split: Split, num_clients: int, num_classes: int) -> Changes | None:
+    def build_changes(self, split: Split, num_clients: int, num_classes: int) -> Changes | None:
         """Build the changes that hidden groups, or clients, make to their images; None if they make none."""
         transform, num_groups = self.TRANSFORM, split.num_clusters
         if transform is None:

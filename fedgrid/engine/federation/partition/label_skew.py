@@ -25,7 +25,7 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.kind import ImagePool, Rngs, SplitKind
 from fedgrid.engine.federation.partition.scenarios import Scenario
 from fedgrid.engine.federation.partition.settings import Split
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import make_generator
 
 
 class LabelSkew(SplitKind):
@@ -34,14 +34,18 @@ class LabelSkew(SplitKind):
     OPTIONS = ("labels_share",)
     BY_CLASS = True
 
-    def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+    def check_settings(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
         """Check that each client owns a label."""
-        labels_per_client(facts.num_classes, split.labels_share)
+        count_labels_per_client(facts.num_classes, split.labels_share)
 
-    def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Partition:
+    def deal_images(
+        self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs
+    ) -> Partition:
         """Cut each class among the clients that own it."""
         num_classes = len(pool.positions_L)
-        owned_K = owned_labels(num_classes, labels_per_client(num_classes, split.labels_share), rngs_K)
+        owned_K = draw_owned_labels(
+            num_classes, count_labels_per_client(num_classes, split.labels_share), rngs_K
+        )
         parts_K: list[list[Positions]] = [[] for _ in owned_K]
         for label, positions in enumerate(pool.positions_L):
             owners = [client for client, owned in enumerate(owned_K) if label in owned]
@@ -52,7 +56,7 @@ class LabelSkew(SplitKind):
                     "split.labels_share",
                     ("clients",),
                 )
-            shuffled = generator(seed, f"class {label} of {scenario.seed_text}").permutation(positions)
+            shuffled = make_generator(seed, f"class {label} of {scenario.seed_text}").permutation(positions)
             # `array_split` needs a part even for a label without owners; `strict=False` then drops its
             # images.
             for client, part in zip(owners, np.array_split(shuffled, max(1, len(owners))), strict=False):
@@ -75,12 +79,12 @@ class LabelSkew(SplitKind):
         num_classes, num_clients = facts.num_classes, scenario.num_clients
         # Each client is sure to own one label: the first K, or all of them.
         sure = min(num_clients, num_classes)
-        other = (labels_per_client(num_classes, split.labels_share) - 1) / max(1, num_classes - 1)
+        other = (count_labels_per_client(num_classes, split.labels_share) - 1) / max(1, num_classes - 1)
         owned = sure + (num_classes - sure) * (1 - (1 - other) ** num_clients)
         return facts.pool_size * owned / num_classes
 
 
-def labels_per_client(num_classes: int, share: float) -> int:
+def count_labels_per_client(num_classes: int, share: float) -> int:
     """Count the labels that a client owns, q: `share` of L, rounded half to even.
 
     Raises:
@@ -96,7 +100,7 @@ def labels_per_client(num_classes: int, share: float) -> int:
     return owned
 
 
-def owned_labels(num_classes: int, owned: int, rngs_K: Rngs) -> list[set[int]]:
+def draw_owned_labels(num_classes: int, owned: int, rngs_K: Rngs) -> list[set[int]]:
     """Draw the labels of each client: its own, client mod L, and others by its generator."""
     labels = np.arange(num_classes)
     return [

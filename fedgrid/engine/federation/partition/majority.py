@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.dataset import Facts
-from fedgrid.engine.federation.data.names import composed
+from fedgrid.engine.federation.data.names import compose_accents
 from fedgrid.engine.federation.data.partition import Partition
-from fedgrid.engine.federation.errors import ConfigError, hint
+from fedgrid.engine.federation.errors import ConfigError, suggest_name
 from fedgrid.engine.federation.partition.kind import ImagePool, Rngs, SplitKind
 from fedgrid.engine.federation.partition.scenarios import Scenario
 from fedgrid.engine.federation.partition.settings import Split
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import make_generator
 
 NUM_GROUPS = 2
 
@@ -45,14 +45,14 @@ YAML_WORDS = {True: ("yes", "true", "on", "y"), False: ("no", "false", "off", "n
 """Words that YAML 1.1 reads as true and false; a class may have such a name."""
 
 
-class Majority(SplitKind):
+class MajoritySplit(SplitKind):
     """A kind in which most images of client k are of class k mod L."""
 
     OPTIONS = ("majority", "first_group", "num_clusters", "draws")
     DEFAULTS = MappingProxyType({"num_clusters": NUM_GROUPS})
     BY_CLASS = True
 
-    def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+    def check_settings(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
         """Check that the number of groups and the number of clients are possible."""
         if split.num_clusters != NUM_GROUPS:
             raise ConfigError(
@@ -60,31 +60,33 @@ class Majority(SplitKind):
                 "leave it out, and name the classes of one group with split.first_group",
                 ("split", "num_clusters"),
             )
-        group_L = groups_of_classes(scenario.dataset, facts.num_classes, split.first_group)
+        group_L = group_classes(scenario.dataset, facts.num_classes, split.first_group)
         # Client k has class k mod L: the first class of each group must be some client's.
-        least = 1 + max(group_L.index(group) for group in range(NUM_GROUPS))
-        if scenario.num_clients < least:
+        min_clients = 1 + max(group_L.index(group) for group in range(NUM_GROUPS))
+        if scenario.num_clients < min_clients:
             raise ConfigError(
                 f"clients = {scenario.num_clients}: with split majority the classes of clients 0 to "
-                f"{scenario.num_clients - 1} are all in one hidden group; take at least {least}",
+                f"{scenario.num_clients - 1} are all in one hidden group; take at least {min_clients}",
                 ("clients",),
             )
 
-    def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Partition:
+    def deal_images(
+        self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs
+    ) -> Partition:
         """Cut each class, in a seeded order, among the clients."""
         positions_L = pool.positions_L
         num_clients, num_classes = scenario.num_clients, len(positions_L)
-        images = images_per_client([len(positions) for positions in positions_L], num_clients, split)
+        images = count_images_per_client([len(positions) for positions in positions_L], num_clients, split)
         # Clients take slices of each class one after the other, so that no image is dealt twice.
-        stops_KL = counts(images, num_clients, num_classes, split.majority).cumsum(axis=0)
+        stops_KL = count_by_class(images, num_clients, num_classes, split.majority).cumsum(axis=0)
         parts_LK = [
-            np.split(generator(seed, f"class {label} of {scenario.seed_text}").permutation(positions), stops)[
-                :-1
-            ]
+            np.split(
+                make_generator(seed, f"class {label} of {scenario.seed_text}").permutation(positions), stops
+            )[:-1]
             for label, (positions, stops) in enumerate(zip(positions_L, stops_KL.T, strict=True))
         ]
         held_K = [np.sort(np.concatenate(parts)) for parts in zip(*parts_LK, strict=True)]
-        group_L = groups_of_classes(scenario.dataset, num_classes, split.first_group)
+        group_L = group_classes(scenario.dataset, num_classes, split.first_group)
         return Partition([group_L[client % num_classes] for client in range(num_clients)], held_K)
 
     def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
@@ -97,10 +99,10 @@ class Majority(SplitKind):
             seed: the run's seed; it has no effect here.
         """
         counts_L = [facts.pool_size // facts.num_classes] * facts.num_classes
-        return float(scenario.num_clients * images_per_client(counts_L, scenario.num_clients, split))
+        return float(scenario.num_clients * count_images_per_client(counts_L, scenario.num_clients, split))
 
 
-def groups_of_classes(dataset: str, num_classes: int, first_group: Sequence[int] | None) -> tuple[int, ...]:
+def group_classes(dataset: str, num_classes: int, first_group: Sequence[int] | None) -> tuple[int, ...]:
     """Group the classes: the hidden group of each class, 0 or 1, shape (L,).
 
     Args:
@@ -121,7 +123,7 @@ def groups_of_classes(dataset: str, num_classes: int, first_group: Sequence[int]
     return tuple(int(label not in first) for label in range(num_classes))
 
 
-def counts(images: int, num_clients: int, num_classes: int, majority: float) -> NDArray[np.int64]:
+def count_by_class(images: int, num_clients: int, num_classes: int, majority: float) -> NDArray[np.int64]:
     """Count how many of a client's images are of each class, shape (K, L).
 
     Images that the other classes cannot share evenly go to the classes after the client's own, round the ring
@@ -142,7 +144,7 @@ def counts(images: int, num_clients: int, num_classes: int, majority: float) -> 
     return np.where(steps_KL == 0, own, share + (steps_KL <= over))
 
 
-def images_per_client(available_L: Sequence[int], num_clients: int, split: Split) -> int:
+def count_images_per_client(available_L: Sequence[int], num_clients: int, split: Split) -> int:
     """Count the images of each client: `split.draws`, or else the most that need no image twice.
 
     Raises:
@@ -151,44 +153,44 @@ def images_per_client(available_L: Sequence[int], num_clients: int, split: Split
 
     def runs_out(images: int) -> bool:
         """Check whether a class has fewer images than this number for each client needs."""
-        wanted_L = counts(images, num_clients, len(available_L), split.majority).sum(axis=0)
-        return bool((wanted_L > available_L).any())
+        needed_L = count_by_class(images, num_clients, len(available_L), split.majority).sum(axis=0)
+        return bool((needed_L > available_L).any())
 
     # More images for each client never need fewer of a class, so the first number that runs out can be
     # searched by halves.
-    most = bisect_left(range(1, sum(available_L) // num_clients + 1), True, key=runs_out)
-    if most == 0:
+    max_images = bisect_left(range(1, sum(available_L) // num_clients + 1), True, key=runs_out)
+    if max_images == 0:
         raise ConfigError(
             f"clients = {num_clients}: with split majority their classes have too few images; take fewer",
             ("clients",),
         )
-    if split.draws is not None and split.draws > most:
+    if split.draws is not None and split.draws > max_images:
         raise ConfigError(
             f"split.draws = {split.draws}: with split majority no image is dealt out twice, so "
-            f"{num_clients} clients hold at most {most} each; leave it out to get that many",
+            f"{num_clients} clients hold at most {max_images} each; leave it out to get that many",
             ("split", "draws"),
         )
-    return split.draws or most
+    return split.draws or max_images
 
 
-def _class_meant(name: Any, names: Sequence[str]) -> Any:
+def _resolve_class(name: Any, names: Sequence[str]) -> Any:
     """Resolve a class to its name; YAML reads a name without quotes, such as `yes`, as true.
 
     Raises:
         ConfigError: several classes can be meant, or none.
     """
     if isinstance(name, str):
-        [name] = composed([name])
+        [name] = compose_accents([name])
     if not isinstance(name, bool):
         return name
-    meant = [one for one in names if one.lower() in YAML_WORDS[name]]
-    if len(meant) != 1:
+    matches = [one for one in names if one.lower() in YAML_WORDS[name]]
+    if len(matches) != 1:
         raise ConfigError(
             f"split.first_group has {str(name).lower()}, as YAML reads {', '.join(YAML_WORDS[name])}; write "
             "the name of a class in quotes",
             ("split", "first_group"),
         )
-    return meant[0]
+    return matches[0]
 
 
 def number_classes(split: dict[str, Any], dataset: str, names: Sequence[str]) -> dict[str, Any]:
@@ -208,14 +210,14 @@ def number_classes(split: dict[str, Any], dataset: str, names: Sequence[str]) ->
         return split
     if names and all(name.isdecimal() for name in names):
         first = [str(name) for name in first]
-    first = [_class_meant(name, names) for name in first]
+    first = [_resolve_class(name, names) for name in first]
     for name in first:
         if isinstance(name, str) and name not in names:
             classes = (
                 f"its classes: {', '.join(names)}" if names else "its classes have numbers only, as in [0, 1]"
             )
             raise ConfigError(
-                f"split.first_group: {dataset} has no class '{name}'; {hint(name, names)}{classes}",
+                f"split.first_group: {dataset} has no class '{name}'; {suggest_name(name, names)}{classes}",
                 ("split", "first_group"),
             )
     numbers = [names.index(name) if isinstance(name, str) else name for name in first]

@@ -19,23 +19,23 @@ from numpy.typing import NDArray
 from fedgrid.engine.federation.data.dataset import Facts
 from fedgrid.engine.federation.data.partition import Partition, Positions
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition.dirichlet import deal_out
+from fedgrid.engine.federation.partition.dirichlet import deal_by_shares
 from fedgrid.engine.federation.partition.kind import ImagePool, Rngs, SplitKind
-from fedgrid.engine.federation.partition.scenarios import Scenario, cluster_sizes
+from fedgrid.engine.federation.partition.scenarios import Scenario, compute_cluster_sizes
 from fedgrid.engine.federation.partition.settings import Split
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import make_generator
 
 NATURAL = "natural"
 """Name of the kind in configurations."""
 
 
-class Natural(SplitKind):
+class NaturalSplit(SplitKind):
     """A kind whose hidden groups are those of the data, such as domains or writers."""
 
     OPTIONS = ("alpha",)
     DEFAULTS = MappingProxyType({"alpha": None})
 
-    def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+    def check_settings(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
         """Check that the images have groups."""
         if facts.num_groups is None:
             raise ConfigError(
@@ -45,10 +45,12 @@ class Natural(SplitKind):
                 ("split", "kind"),
             )
 
-    def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Partition:
+    def deal_images(
+        self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs
+    ) -> Partition:
         """Deal each group's images to its clients."""
-        assert pool.groups_N is not None, "`check` has seen groups"
-        group_K = _groups_of_clients(int(pool.groups_N.max()) + 1, scenario, seed)
+        assert pool.groups_N is not None, "`check_settings` has seen groups"
+        group_K = _choose_groups(int(pool.groups_N.max()) + 1, scenario, seed)
         # Sorted once, stable, so that a group is a slice with ascending positions; FEMNIST has 3,550 groups.
         by_group_N = np.argsort(pool.groups_N, kind="stable")
         stops_G = np.bincount(pool.groups_N).cumsum()
@@ -56,7 +58,7 @@ class Natural(SplitKind):
         held_K: list[Positions] = []
         for group, num_clients in zip(groups.tolist(), clients.tolist(), strict=True):
             members = by_group_N[stops_G[group - 1] if group else 0 : stops_G[group]]
-            rng = generator(seed, f"deal of group {group} of {scenario.seed_text}")
+            rng = make_generator(seed, f"deal of group {group} of {scenario.seed_text}")
             if num_clients > len(members):
                 raise ConfigError(
                     f"clients = {scenario.num_clients}: {num_clients} of them would share the {len(members)} "
@@ -67,7 +69,9 @@ class Natural(SplitKind):
             positions_L = [
                 members[pool.labels_N[members] == label] for label in np.unique(pool.labels_N[members])
             ]
-            held_K += deal_out(positions_L, num_clients, split.alpha, rng) if num_clients > 1 else [members]
+            held_K += (
+                deal_by_shares(positions_L, num_clients, split.alpha, rng) if num_clients > 1 else [members]
+            )
         return Partition(group_K.tolist(), held_K, group_names=tuple(pool.group_names))
 
     def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
@@ -82,9 +86,11 @@ class Natural(SplitKind):
         return facts.pool_size * min(1.0, scenario.num_clients / (facts.num_groups or 1))
 
 
-def _groups_of_clients(num_groups: int, scenario: Scenario, seed: int) -> NDArray[np.int64]:
+def _choose_groups(num_groups: int, scenario: Scenario, seed: int) -> NDArray[np.int64]:
     """Choose the group of each client, ascending, shape (K,)."""
     if scenario.num_clients < num_groups:
-        rng = generator(seed, f"groups of {scenario.seed_text}")
+        rng = make_generator(seed, f"groups of {scenario.seed_text}")
         return np.sort(rng.choice(num_groups, scenario.num_clients, replace=False))
-    return np.repeat(np.arange(num_groups), cluster_sizes(scenario.num_clients, num_groups, "balanced"))
+    return np.repeat(
+        np.arange(num_groups), compute_cluster_sizes(scenario.num_clients, num_groups, "balanced")
+    )

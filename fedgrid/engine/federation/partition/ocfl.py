@@ -24,19 +24,19 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.kind import ImagePool, Rngs, SplitKind
 from fedgrid.engine.federation.partition.scenarios import (
     Scenario,
-    class_sets,
-    cluster_sizes,
-    group_of_each,
-    published_shares,
-    sizes_of,
+    compute_class_sets,
+    compute_cluster_sizes,
+    find_cluster_sizes,
+    list_groups,
+    read_published_shares,
 )
 from fedgrid.engine.federation.partition.settings import Split
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import make_generator
 
 Shares = NDArray[np.float64]
 
 
-class Drawn(SplitKind):
+class DrawSplit(SplitKind):
     """A kind in which clients draw images from the classes of their hidden group."""
 
     OPTIONS: tuple[str, ...] = ("num_clusters", "draws", "sizes")
@@ -45,30 +45,32 @@ class Drawn(SplitKind):
     IMAGES_ARE_SHARED = True
     CAN_MOVE = True
 
-    def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+    def check_settings(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
         """Check that groups, classes and clients fit."""
         if split.alpha is None:
             raise ConfigError(
                 f"split.alpha = null: split {scenario.split} needs a number above 0; leave it out for 1",
                 ("split", "alpha"),
             )
-        with _about(f"split.num_clusters = {split.num_clusters}: ", "split", "num_clusters"):
-            class_sets(facts.num_classes, split.num_clusters, scenario.overlap)
-        with _about(f"clients = {scenario.num_clients}: ", "clients"):
-            cluster_sizes(scenario.num_clients, split.num_clusters, scenario.balance)
+        with _error_context(f"split.num_clusters = {split.num_clusters}: ", "split", "num_clusters"):
+            compute_class_sets(facts.num_classes, split.num_clusters, scenario.overlap)
+        with _error_context(f"clients = {scenario.num_clients}: ", "clients"):
+            compute_cluster_sizes(scenario.num_clients, split.num_clusters, scenario.balance)
         if split.proportions == "published":
-            with _about("", "split", "proportions"):
+            with _error_context("", "split", "proportions"):
                 # Published shares do not depend on the counts; the call only checks that there are some.
-                class_shares(scenario, [1] * facts.num_classes, split, seed)
+                compute_class_shares(scenario, [1] * facts.num_classes, split, seed)
 
-    def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Partition:
+    def deal_images(
+        self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs
+    ) -> Partition:
         """Draw the images of each client from the classes of its hidden group."""
-        group_K = self.groups(scenario, split)
-        return Partition(group_K, _draw_each(scenario, pool, split, seed, rngs_K, group_K))
+        group_K = self.list_groups(scenario, split)
+        return Partition(group_K, _draw_for_each(scenario, pool, split, seed, rngs_K, group_K))
 
-    def groups(self, scenario: Scenario, split: Split) -> list[int]:
+    def list_groups(self, scenario: Scenario, split: Split) -> list[int]:
         """List the hidden group of each client."""
-        return group_of_each(split.sizes or sizes_of(scenario, split.num_clusters))
+        return list_groups(split.sizes or find_cluster_sizes(scenario, split.num_clusters))
 
     def draw_again(
         self,
@@ -89,7 +91,7 @@ class Drawn(SplitKind):
             rng: generator of this move.
             group: the new hidden group.
         """
-        [held] = _draw_each(scenario, pool, split, seed, [rng], [group])
+        [held] = _draw_for_each(scenario, pool, split, seed, [rng], [group])
         return held
 
     def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
@@ -104,25 +106,25 @@ class Drawn(SplitKind):
             seed: the run's seed, which class shares are drawn with.
         """
         pool_size, num_classes = facts.pool_size, facts.num_classes
-        of_class = pool_size / num_classes
-        draws = draws_per_client(pool_size, scenario.num_clients, split.draws)
-        shares_C = class_shares(scenario, [pool_size // num_classes] * num_classes, split, seed)
+        class_size = pool_size / num_classes
+        draws = count_draws(pool_size, scenario.num_clients, split.draws)
+        shares_C = compute_class_shares(scenario, [pool_size // num_classes] * num_classes, split, seed)
         return sum(
-            size * float((of_class * (1 - (1 - shares / of_class) ** draws)).sum())
+            size * float((class_size * (1 - (1 - shares / class_size) ** draws)).sum())
             for size, shares in zip(
-                split.sizes or sizes_of(scenario, split.num_clusters), shares_C, strict=True
+                split.sizes or find_cluster_sizes(scenario, split.num_clusters), shares_C, strict=True
             )
         )
 
 
-class DrawnByShares(Drawn):
+class ShareDrawSplit(DrawSplit):
     """A kind in which clients draw by class shares that their hidden group has to itself."""
 
-    OPTIONS: tuple[str, ...] = (*Drawn.OPTIONS, "alpha", "proportions")
+    OPTIONS: tuple[str, ...] = (*DrawSplit.OPTIONS, "alpha", "proportions")
     IDLE: tuple[str, ...] = ()
 
 
-def _draw_each(
+def _draw_for_each(
     scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs: Rngs, clusters: Sequence[int]
 ) -> list[Positions]:
     """Draw images for the cluster at the same place as each generator."""
@@ -135,16 +137,18 @@ def _draw_each(
             f"{counts_L.index(0)}; take another split, such as dirichlet",
             ("split", "kind"),
         )
-    sets = class_sets(len(counts_L), split.num_clusters, scenario.overlap)
-    shares = class_shares(scenario, counts_L, split, seed)
-    draws = draws_per_client(sum(counts_L), scenario.num_clients, split.draws)
+    sets = compute_class_sets(len(counts_L), split.num_clusters, scenario.overlap)
+    shares = compute_class_shares(scenario, counts_L, split, seed)
+    draws = count_draws(sum(counts_L), scenario.num_clients, split.draws)
     return [
-        draw(rng, [positions_L[label] for label in sets[cluster]], shares[cluster], draws)
+        draw_images(rng, [positions_L[label] for label in sets[cluster]], shares[cluster], draws)
         for rng, cluster in zip(rngs, clusters, strict=True)
     ]
 
 
-def class_shares(scenario: Scenario, counts_L: Sequence[int], split: Split, seed: int) -> tuple[Shares, ...]:
+def compute_class_shares(
+    scenario: Scenario, counts_L: Sequence[int], split: Split, seed: int
+) -> tuple[Shares, ...]:
     """Compute each group's class shares, in the order of its class set; each sums to one.
 
     Args:
@@ -156,12 +160,12 @@ def class_shares(scenario: Scenario, counts_L: Sequence[int], split: Split, seed
     Raises:
         ConfigError: no published shares for this scenario and number of groups.
     """
-    sets = class_sets(len(counts_L), split.num_clusters, scenario.overlap)
+    sets = compute_class_sets(len(counts_L), split.num_clusters, scenario.overlap)
     if scenario.balance == "balanced":
         counts_C = [np.array([counts_L[label] for label in labels], float) for labels in sets]
         return tuple(counts / counts.sum() for counts in counts_C)
     if split.proportions == "published":
-        shares = published_shares(scenario)
+        shares = read_published_shares(scenario)
         if [len(share) for share in shares] != [len(labels) for labels in sets]:
             raise ConfigError(
                 f"split.proportions 'published' of '{scenario.name}' is for {len(shares)} clusters and the "
@@ -170,14 +174,14 @@ def class_shares(scenario: Scenario, counts_L: Sequence[int], split: Split, seed
             )
         return shares
     return tuple(
-        generator(seed, f"class shares of {scenario.seed_text}, cluster {cluster}").dirichlet(
+        make_generator(seed, f"class shares of {scenario.seed_text}, cluster {cluster}").dirichlet(
             np.full(len(labels), split.alpha)
         )
         for cluster, labels in enumerate(sets)
     )
 
 
-def draws_per_client(pool_size: int, num_clients: int, draws: int | None) -> int:
+def count_draws(pool_size: int, num_clients: int, draws: int | None) -> int:
     """Count the draws of a client: `draws` if given, else floor(pool / clients).
 
     Raises:
@@ -193,7 +197,7 @@ def draws_per_client(pool_size: int, num_clients: int, draws: int | None) -> int
     return pool_size // num_clients
 
 
-def draw(
+def draw_images(
     rng: np.random.Generator, positions_by_label: Sequence[Positions], shares: Shares, draws: int
 ) -> Positions:
     """Draw with replacement, a class by `shares` and then one of its images; each image is held once.
@@ -215,7 +219,7 @@ def draw(
 
 
 @contextmanager
-def _about(prefix: str, *key: str) -> Iterator[None]:
+def _error_context(prefix: str, *key: str) -> Iterator[None]:
     """Put what was set in front of an error's message, and name its key."""
     try:
         yield
@@ -223,4 +227,4 @@ def _about(prefix: str, *key: str) -> Iterator[None]:
         raise ConfigError(f"{prefix}{error}", key) from error
 
 
-BALANCED, IMBALANCED = Drawn(), DrawnByShares()
+BALANCED, IMBALANCED = DrawSplit(), ShareDrawSplit()

@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.names import seeded_as
+from fedgrid.engine.federation.data.names import find_seed_name
 from fedgrid.engine.federation.errors import ConfigError
 
 Balance = Literal["balanced", "imbalanced"]
@@ -60,7 +60,7 @@ class Scenario:
         """Text that random numbers are drawn for; all numbers of a split depend on it, so it never
         changes.
         """
-        return seed_text(self.dataset, self.num_clients, self.split)
+        return format_seed_text(self.dataset, self.num_clients, self.split)
 
     @property
     def overlap(self) -> str:
@@ -73,9 +73,9 @@ class Scenario:
         return "imbalanced" if self.split in IMBALANCED else "balanced"
 
 
-def seed_text(dataset: str, num_clients: int, split: str) -> str:
+def format_seed_text(dataset: str, num_clients: int, split: str) -> str:
     """Format the text that a scenario draws random numbers for; every split of clients has a balance."""
-    dataset = seeded_as(dataset)
+    dataset = find_seed_name(dataset)
     if split == CENTRALISED:
         return f"{dataset}-{split}"
     # Splits had a balance in their names once; the suffix keeps the numbers of those that have none now.
@@ -83,7 +83,7 @@ def seed_text(dataset: str, num_clients: int, split: str) -> str:
     return f"{dataset}-{num_clients}-{balanced}"
 
 
-def scenario_of(dataset: str, split: str, num_clients: int) -> Scenario:
+def build_scenario(dataset: str, split: str, num_clients: int) -> Scenario:
     """Build the scenario of a run; of the user's own images only the format counts."""
     return Scenario(dataset.partition(":")[0], split, num_clients)
 
@@ -100,13 +100,13 @@ EQUAL_SIZES_AS_PUBLISHED = "bloodmnist-30-overlapping-imbalanced"
 """The one imbalanced scenario whose blueprint has clusters of equal size (10/10/10)."""
 
 
-def published_shares(scenario: Scenario) -> tuple[NDArray[np.float64], ...]:
+def read_published_shares(scenario: Scenario) -> tuple[NDArray[np.float64], ...]:
     """Read the class shares of each cluster of a published imbalanced scenario; each sums to one.
 
     Raises:
         ConfigError: the papers have no such scenario.
     """
-    table = _table()
+    table = _read_table()
     if scenario.name not in table:
         raise ConfigError(
             f"split.proportions 'published' has no class shares for '{scenario.name}'; "
@@ -117,7 +117,7 @@ def published_shares(scenario: Scenario) -> tuple[NDArray[np.float64], ...]:
 
 
 @cache
-def _table() -> dict[str, tuple[tuple[float, ...], ...]]:
+def _read_table() -> dict[str, tuple[tuple[float, ...], ...]]:
     """Read scenario name -> shares of cluster 1, 2, 3, in the order of the cluster's class set."""
     text = (files("fedgrid.engine.federation.partition") / "published_shares.csv").read_text(encoding="utf-8")
     table: dict[str, tuple[tuple[float, ...], ...]] = {}
@@ -127,7 +127,7 @@ def _table() -> dict[str, tuple[tuple[float, ...], ...]]:
     return table
 
 
-def class_sets(num_classes: int, num_clusters: int, overlap: str) -> tuple[tuple[int, ...], ...]:
+def compute_class_sets(num_classes: int, num_clusters: int, overlap: str) -> tuple[tuple[int, ...], ...]:
     """Compute the classes of each cluster, ascending: C different sets.
 
     Non-overlapping sets partition the classes. Overlapping sets are arcs on the ring of classes 0..L-1; a
@@ -142,13 +142,13 @@ def class_sets(num_classes: int, num_clusters: int, overlap: str) -> tuple[tuple
             "take fewer clusters"
         )
     if overlap == "nonoverlapping":
-        return _tiles(num_classes, num_clusters)
+        return _tile_classes(num_classes, num_clusters)
     if num_clusters == 2 and num_classes == 2:
         raise ConfigError("2 clusters cannot overlap on 2 classes; take nonoverlapping or 1 cluster")
-    return _arcs(num_classes, num_clusters)
+    return _cut_arcs(num_classes, num_clusters)
 
 
-def cluster_sizes(num_clients: int, num_clusters: int, balance: Balance) -> tuple[int, ...]:
+def compute_cluster_sizes(num_clients: int, num_clusters: int, balance: Balance) -> tuple[int, ...]:
     """Compute the number of clients of each cluster: C numbers, each at least one, with sum K.
 
     Raises:
@@ -160,19 +160,19 @@ def cluster_sizes(num_clients: int, num_clusters: int, balance: Balance) -> tupl
             "take fewer clusters or more clients"
         )
     if balance == "balanced":
-        return _even_parts(num_clients, num_clusters)
+        return _divide_evenly(num_clients, num_clusters)
     weights = [IMBALANCED_WEIGHTS[cluster % len(IMBALANCED_WEIGHTS)] for cluster in range(num_clusters)]
-    return _largest_remainder(num_clients, weights)
+    return _round_to_total(num_clients, weights)
 
 
-def sizes_of(scenario: Scenario, num_clusters: int) -> tuple[int, ...]:
+def find_cluster_sizes(scenario: Scenario, num_clusters: int) -> tuple[int, ...]:
     """Find the number of clients of each group, with the one exception among the published scenarios."""
     if scenario.name == EQUAL_SIZES_AS_PUBLISHED and num_clusters == PUBLISHED_NUM_CLUSTERS:
-        return cluster_sizes(scenario.num_clients, num_clusters, "balanced")
-    return cluster_sizes(scenario.num_clients, num_clusters, scenario.balance)
+        return compute_cluster_sizes(scenario.num_clients, num_clusters, "balanced")
+    return compute_cluster_sizes(scenario.num_clients, num_clusters, scenario.balance)
 
 
-def group_of_each(sizes: Sequence[int]) -> list[int]:
+def list_groups(sizes: Sequence[int]) -> list[int]:
     """List the group of each client where groups have these sizes, in the order of clients, shape (K,)."""
     return [group for group, size in enumerate(sizes) for _ in range(size)]
 
@@ -197,22 +197,22 @@ def check_sizes(sizes: Sequence[int], num_clusters: int, num_clients: int) -> No
         )
 
 
-def _even_parts(total: int, parts: int) -> tuple[int, ...]:
+def _divide_evenly(total: int, parts: int) -> tuple[int, ...]:
     """Divide a total into whole numbers that differ by at most one, larger ones first."""
     quotient, remainder = divmod(total, parts)
     return tuple(quotient + (part < remainder) for part in range(parts))
 
 
-def _tiles(num_classes: int, num_clusters: int) -> tuple[tuple[int, ...], ...]:
+def _tile_classes(num_classes: int, num_clusters: int) -> tuple[tuple[int, ...], ...]:
     """Cut the classes into runs of nearly equal size; the run whose size differs is first (4/3/3, 2/3/3)."""
-    sizes = _even_parts(num_classes, num_clusters)
+    sizes = _divide_evenly(num_classes, num_clusters)
     if 2 * (num_classes % num_clusters) > num_clusters:
         sizes = sizes[::-1]
     stops = tuple(accumulate(sizes))
     return tuple(tuple(range(stop - size, stop)) for size, stop in zip(sizes, stops, strict=True))
 
 
-def _arcs(num_classes: int, num_clusters: int) -> tuple[tuple[int, ...], ...]:
+def _cut_arcs(num_classes: int, num_clusters: int) -> tuple[tuple[int, ...], ...]:
     """Cut arcs out of the ring of classes 0..L-1; each extends by half its step into the next one.
 
     The arcs go once round the ring. With more than two classes per cluster they go a little further, so that
@@ -221,7 +221,7 @@ def _arcs(num_classes: int, num_clusters: int) -> tuple[tuple[int, ...], ...]:
     """
     per_cluster = -(-num_classes // num_clusters)
     further = per_cluster // 2 if per_cluster > 2 else 0
-    steps = _even_parts(num_classes + further, num_clusters)
+    steps = _divide_evenly(num_classes + further, num_clusters)
     starts = (0, *accumulate(steps))
     # An arc of all classes would be the same set as another one's; the last class stays out.
     longest = num_classes if num_clusters == 1 else num_classes - 1
@@ -233,7 +233,7 @@ def _arcs(num_classes: int, num_clusters: int) -> tuple[tuple[int, ...], ...]:
     return tuple(reversed(arcs))
 
 
-def _largest_remainder(total: int, weights: list[int]) -> tuple[int, ...]:
+def _round_to_total(total: int, weights: list[int]) -> tuple[int, ...]:
     """Round shares of a total to whole numbers, each at least one, by largest remainders."""
     exact = [total * weight / sum(weights) for weight in weights]
     parts = [int(value) for value in exact]

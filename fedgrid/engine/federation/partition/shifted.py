@@ -37,17 +37,17 @@ from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.data.partition import Partition
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.inputs import KINDS, ONLY_PIXELS
-from fedgrid.engine.federation.partition.dirichlet import check_enough, deal_out
+from fedgrid.engine.federation.partition.dirichlet import check_pool_size, deal_by_shares
 from fedgrid.engine.federation.partition.kind import Changes, ImagePool, Rngs, SplitKind, Transform
-from fedgrid.engine.federation.partition.scenarios import Scenario, group_of_each
+from fedgrid.engine.federation.partition.scenarios import Scenario, list_groups
 from fedgrid.engine.federation.partition.settings import Split
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import make_generator
 
 QUARTERS = 4
 """Different turns by quarters: rotations by other angles would need interpolation, and a border."""
 
 
-class Dealt(SplitKind):
+class DealtSplit(SplitKind):
     """A kind that deals images out without regard to groups.
 
     Args:
@@ -68,11 +68,13 @@ class Dealt(SplitKind):
     ) -> None:
         """Store what makes this kind differ from others."""
         self.TRANSFORM, self.TAKES = transform, takes
-        self._problem_with = problem_with
+        self._find_problem = problem_with
 
-    def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
-        """Check that every group has a client and a change of its own; called as in `SplitKind.check`."""
-        if problem := self._problem_with(split.num_clusters, facts):
+    def check_settings(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+        """Check that every group has a client and a change of its own; called as in
+        `SplitKind.check_settings`.
+        """
+        if problem := self._find_problem(split.num_clusters, facts):
             raise ConfigError(
                 f"split.num_clusters = {split.num_clusters}: split {scenario.split} {problem}",
                 ("split", "num_clusters"),
@@ -84,23 +86,25 @@ class Dealt(SplitKind):
                 ("clients",),
             )
         if split.alpha is not None:
-            check_enough(scenario, facts.pool_size)
+            check_pool_size(scenario, facts.pool_size)
 
-    def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Partition:
-        """Deal the images out without regard to the groups; called as in `SplitKind.deal`."""
+    def deal_images(
+        self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs
+    ) -> Partition:
+        """Deal the images out without regard to the groups; called as in `SplitKind.deal_images`."""
         # One generator for all clients: a single deal hands out each image once, unlike the draws of `ocfl`.
-        rng = generator(seed, f"deal of {scenario.seed_text}")
-        held_K = deal_out(pool.positions_L, scenario.num_clients, split.alpha, rng)
-        return Partition(self.groups(scenario, split), held_K)
+        rng = make_generator(seed, f"deal of {scenario.seed_text}")
+        held_K = deal_by_shares(pool.positions_L, scenario.num_clients, split.alpha, rng)
+        return Partition(self.list_groups(scenario, split), held_K)
 
-    def groups(self, scenario: Scenario, split: Split) -> list[int]:
+    def list_groups(self, scenario: Scenario, split: Split) -> list[int]:
         """List the hidden group of each client: in turn, unless `split.sizes` says otherwise."""
         if split.sizes is not None:
-            return group_of_each(split.sizes)
+            return list_groups(split.sizes)
         return [client % split.num_clusters for client in range(scenario.num_clients)]
 
 
-class Mixed(Dealt):
+class DirichletSplit(DealtSplit):
     """A kind that cuts each class among the clients by Dirichlet shares of its own; all clients count as one
     group.
     """
@@ -109,33 +113,33 @@ class Mixed(Dealt):
     DEFAULTS = MappingProxyType({"alpha": 0.1})
     BY_CLASS = True
 
-    def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+    def check_settings(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
         """Check that there are enough images, and an alpha."""
         if split.alpha is None:
             raise ConfigError(
                 "split.alpha = null: split dirichlet needs a number above 0; leave it out for 0.1",
                 ("split", "alpha"),
             )
-        check_enough(scenario, facts.pool_size)
+        check_pool_size(scenario, facts.pool_size)
 
-    def groups(self, scenario: Scenario, split: Split) -> list[int]:
+    def list_groups(self, scenario: Scenario, split: Split) -> list[int]:
         """List one group for all clients."""
         return [0] * scenario.num_clients
 
 
-class Shifted(Dealt):
+class TransformSplit(DealtSplit):
     """A kind whose groups differ by a transform alone, so that a client can move to another one."""
 
     CAN_MOVE = True
 
 
-class Relabelled(Shifted):
+class LabelSplit(TransformSplit):
     """A kind whose groups give classes other labels."""
 
     BY_CLASS = True
 
 
-class OneGroup(Dealt):
+class OneGroup(DealtSplit):
     """A kind with one hidden group, whose images are as they are: there are no groups to be found."""
 
     OPTIONS: tuple[str, ...] = ()
@@ -147,7 +151,7 @@ class OneClient(OneGroup):
 
     DEFAULTS = MappingProxyType({**OneGroup.DEFAULTS, "tested_on": "official"})
 
-    def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+    def check_settings(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
         """Check that there is one client."""
         if scenario.num_clients != 1:
             raise ConfigError(
@@ -161,12 +165,14 @@ class Continuum(OneGroup):
 
     OPTIONS: tuple[str, ...] = ("arc",)
 
-    def changes(self, split: Split, num_clients: int, num_classes: int) -> Changes:
+    def build_changes(self, split: Split, num_clients: int, num_classes: int) -> Changes:
         """Build the turn of each client."""
-        return Changes(num_clients, lambda held, client: turn(held, split.arc * client / num_clients), True)
+        return Changes(
+            num_clients, lambda held, client: turn_images(held, split.arc * client / num_clients), True
+        )
 
 
-def rotate(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
+def rotate_images(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
     """Rotate images anticlockwise by `group` / `num_groups` of a full turn, in whole quarters.
 
     Three groups are turned by 0, 90 and 180 degrees.
@@ -182,7 +188,7 @@ def rotate(held: ImageSet, group: int, num_groups: int, num_classes: int) -> Ima
     return replace(held, images=np.ascontiguousarray(np.rot90(held.images, quarters, axes=(2, 3))))
 
 
-def turn(held: ImageSet, degrees: float) -> ImageSet:
+def turn_images(held: ImageSet, degrees: float) -> ImageSet:
     """Turn images anticlockwise about their centre; they keep their size, and pixels from outside are 0.
 
     A pixel is interpolated between the four nearest ones (bilinear), and rounded to the nearest whole number,
@@ -198,14 +204,14 @@ def turn(held: ImageSet, degrees: float) -> ImageSet:
     rows = np.clip(down * cosine + right * sine + middle_row + 1, 0, height + 1)
     columns = np.clip(right * cosine - down * sine + middle_column + 1, 0, width + 1)
     top, left = np.minimum(rows.astype(int), height), np.minimum(columns.astype(int), width)
-    below, beside = rows - top, columns - left
+    lower_share, right_share = rows - top, columns - left
     framed = np.pad(held.images, ((0, 0), (0, 0), (1, 1), (1, 1)))
-    upper = framed[..., top, left] * (1 - beside) + framed[..., top, left + 1] * beside
-    lower = framed[..., top + 1, left] * (1 - beside) + framed[..., top + 1, left + 1] * beside
-    return replace(held, images=np.rint(upper * (1 - below) + lower * below).astype(np.uint8))
+    upper = framed[..., top, left] * (1 - right_share) + framed[..., top, left + 1] * right_share
+    lower = framed[..., top + 1, left] * (1 - right_share) + framed[..., top + 1, left + 1] * right_share
+    return replace(held, images=np.rint(upper * (1 - lower_share) + lower * lower_share).astype(np.uint8))
 
 
-def roll(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
+def roll_values(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
     """Roll all values along the last axis, round its end, by `group` / `num_groups` of its length.
 
     Args:
@@ -218,7 +224,7 @@ def roll(held: ImageSet, group: int, num_groups: int, num_classes: int) -> Image
     return replace(held, images=np.roll(held.images, group * length // num_groups, axis=-1))
 
 
-def flip(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
+def flip_labels(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
     """Replace each label by (label - `group`) mod L.
 
     Args:
@@ -230,7 +236,7 @@ def flip(held: ImageSet, group: int, num_groups: int, num_classes: int) -> Image
     return replace(held, labels=(held.labels - group) % num_classes)
 
 
-def swap(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
+def swap_labels(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
     """Exchange labels 2 `group` and 2 `group` + 1.
 
     Args:
@@ -244,7 +250,7 @@ def swap(held: ImageSet, group: int, num_groups: int, num_classes: int) -> Image
     return replace(held, labels=new_L[held.labels])
 
 
-def swap_and_turn(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
+def swap_and_rotate(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
     """Exchange two labels by the group's place in its half, and turn the second half's images upside down.
 
     Args:
@@ -254,10 +260,10 @@ def swap_and_turn(held: ImageSet, group: int, num_groups: int, num_classes: int)
         num_classes: L.
     """
     half, place = divmod(group, num_groups // 2)
-    return rotate(swap(held, place, num_groups, num_classes), half, 2, num_classes)
+    return rotate_images(swap_labels(held, place, num_groups, num_classes), half, 2, num_classes)
 
 
-def dim(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
+def dim_images(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
     """Multiply pixels by 1 - `group` / G: with four groups by 1, 0.75, 0.5 and 0.25.
 
     Args:
@@ -291,7 +297,7 @@ def add_noise(held: ImageSet, group: int, num_groups: int, num_classes: int) -> 
     return replace(held, images=np.clip(np.rint(held.images + noise), 0, 255).astype(np.uint8))
 
 
-def _problem_with_turns(num_groups: int, facts: Facts) -> str:
+def _find_problem_with_turns(num_groups: int, facts: Facts) -> str:
     """Explain why images cannot have this many quarter turns; empty if they can."""
     if num_groups > QUARTERS:
         return "turns by quarters of a full turn; take at most 4 groups (0, 90, 180, 270 degrees)"
@@ -302,14 +308,14 @@ def _problem_with_turns(num_groups: int, facts: Facts) -> str:
     return ""
 
 
-def _problem_with_rolls(num_groups: int, facts: Facts) -> str:
+def _find_problem_with_rolls(num_groups: int, facts: Facts) -> str:
     """Explain why examples cannot be rolled in this many ways; empty if they can."""
     if num_groups > (length := facts.inputs.shape[-1]):
         return f"moves {length} values by whole places; take at most as many groups"
     return ""
 
 
-def _problem_with_swaps(num_groups: int, facts: Facts) -> str:
+def _find_problem_with_swaps(num_groups: int, facts: Facts) -> str:
     """Explain why classes cannot be exchanged in this many ways; empty if they can."""
     if 2 * num_groups > facts.num_classes:
         return (
@@ -319,7 +325,7 @@ def _problem_with_swaps(num_groups: int, facts: Facts) -> str:
     return ""
 
 
-def _problem_with_levels(num_groups: int, facts: Facts) -> str:
+def _find_problem_with_levels(num_groups: int, facts: Facts) -> str:
     """Explain why two levels cannot have this many groups; empty if they can."""
     if num_groups % 2:
         return "has as many groups of turned images as of others; take an even number"
@@ -331,26 +337,26 @@ def _problem_with_levels(num_groups: int, facts: Facts) -> str:
     return ""
 
 
-def problem_with_groups(num_groups: int, facts: Facts) -> str:
+def find_problem_with_groups(num_groups: int, facts: Facts) -> str:
     """Explain why there is only one group where all clients are one; empty if there is one."""
     return "" if num_groups == 1 else "has one group, all clients; leave it out"
 
 
-DIRICHLET = Mixed()
-IID = OneGroup(None, problem_with_groups)
+DIRICHLET = DirichletSplit()
+IID = OneGroup(None, find_problem_with_groups)
 ONE_CLIENT = OneClient()
-ROTATED = Shifted(rotate, _problem_with_turns, ONLY_PIXELS)
-ROLLED = Shifted(roll, _problem_with_rolls)
-FLIPPED = Relabelled(
-    flip,
+ROTATED = TransformSplit(rotate_images, _find_problem_with_turns, ONLY_PIXELS)
+ROLLED = TransformSplit(roll_values, _find_problem_with_rolls)
+FLIPPED = LabelSplit(
+    flip_labels,
     lambda num_groups, facts: (
         ""
         if num_groups <= facts.num_classes
         else f"has as many different groups as classes; take at most {facts.num_classes}"
     ),
 )
-SWAPPED = Relabelled(swap, _problem_with_swaps)
-CONTINUUM = Continuum(None, problem_with_groups, ONLY_PIXELS)
-TWO_LEVELS = Relabelled(swap_and_turn, _problem_with_levels, ONLY_PIXELS)
-DIMMED = Shifted(dim, takes=ONLY_PIXELS)
-NOISY = Shifted(add_noise, takes=ONLY_PIXELS)
+SWAPPED = LabelSplit(swap_labels, _find_problem_with_swaps)
+CONTINUUM = Continuum(None, find_problem_with_groups, ONLY_PIXELS)
+TWO_LEVELS = LabelSplit(swap_and_rotate, _find_problem_with_levels, ONLY_PIXELS)
+DIMMED = TransformSplit(dim_images, takes=ONLY_PIXELS)
+NOISY = TransformSplit(add_noise, takes=ONLY_PIXELS)

@@ -15,13 +15,13 @@ from fedgrid.algorithms.contract.orders import Adaptation, Served
 from fedgrid.algorithms.updates.source import Layout
 from fedgrid.engine.federation.clients.messages import ClientData, Moved, Setup
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.errors import FinalError, plugin_of
-from fedgrid.engine.federation.models.flat_vectors import initial_vector, layout
-from fedgrid.engine.federation.own_code import own_code
+from fedgrid.engine.federation.errors import FinalError, find_plugin_file
+from fedgrid.engine.federation.models.flat_vectors import build_layout, draw_initial_vector
+from fedgrid.engine.federation.plugin_calls import plugin_call_context
 from fedgrid.engine.federation.record_names import GROUP
-from fedgrid.engine.federation.round.participation import Participation, updates_sent
+from fedgrid.engine.federation.round.participation import Participation, count_encoder_updates
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.federation.seeds import generator, seeded
+from fedgrid.engine.federation.seeds import make_generator, temporary_seeds
 from fedgrid.engine.federation.training.settings import Evaluation
 from fedgrid.engine.federation.uplink.ledger import Accountant
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Changes:
+class UnusualClients:
     """The clients of a run that attack, that move to another hidden group, or whose group has a name."""
 
     moved: Mapping[int, Moved] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Changes:
     """The name of each client's hidden group, by client; empty where the data set names none."""
 
     @classmethod
-    def of(cls, clients: Sequence[ClientData]) -> "Changes":
+    def from_clients(cls, clients: Sequence[ClientData]) -> "UnusualClients":
         """Collect what is unusual about the clients of a run."""
         return cls(
             {data.client: data.moved for data in clients if data.moved is not None},
@@ -49,7 +49,7 @@ class Changes:
             {data.client: data.group for data in clients if data.group},
         )
 
-    def truth(self, truth_K: NDArray[np.int64], round_index: int) -> NDArray[np.int64]:
+    def find_groups(self, truth_K: NDArray[np.int64], round_index: int) -> NDArray[np.int64]:
         """Find the hidden group of each client in a round, shape (K,).
 
         Args:
@@ -62,11 +62,11 @@ class Changes:
                 now_K[client] = moved.group
         return now_K
 
-    def begins(self, round_index: int) -> bool:
+    def has_move(self, round_index: int) -> bool:
         """Check whether a client moves to another group in this round, from 0."""
         return any(moved.round_index == round_index for moved in self.moved.values())
 
-    def note(self, rows: Sequence[dict[str, Any]], round_index: int) -> None:
+    def annotate_rows(self, rows: Sequence[dict[str, Any]], round_index: int) -> None:
         """Add what is unusual about clients to their rows of `clients.parquet`.
 
         That is the group and the image counts of movers, the faults of attackers, and the names of groups.
@@ -87,7 +87,7 @@ class Changes:
 
 
 @contextmanager
-def in_round(number: int, seed: int) -> Iterator[None]:
+def round_context(number: int, seed: int) -> Iterator[None]:
     """Run the block as part of a round: seed the process's generators, and name round and plugin in errors.
 
     Code of a plugin may draw from the global generators of Python, NumPy or torch; the seed, derived from the
@@ -101,13 +101,15 @@ def in_round(number: int, seed: int) -> Iterator[None]:
         FinalError: the algorithm breaks its contract in the block.
     """
     try:
-        with seeded("cpu", generator(seed, "own code", round_index=number - 1)):
+        with temporary_seeds("cpu", make_generator(seed, "own code", round_index=number - 1)):
             yield
     except BrokenContract as error:
-        raise FinalError(f"round {number}: {plugin_of(error.of, error.method)}{error}") from error
+        raise FinalError(
+            f"round {number}: {find_plugin_file(error.item_type, error.method)}{error}"
+        ) from error
 
 
-def served_after(algorithm: Algorithm, state: State, size: int, seed: int, round_index: int) -> Served:
+def query_served_models(algorithm: Algorithm, state: State, size: int, seed: int, round_index: int) -> Served:
     """Find which models the algorithm serves after a round, and check what it returns.
 
     Args:
@@ -120,7 +122,9 @@ def served_after(algorithm: Algorithm, state: State, size: int, seed: int, round
     Raises:
         BrokenContract: that is no valid `Served`.
     """
-    with own_code(algorithm, "served", generator(seed, "own served", round_index=round_index)):
+    with plugin_call_context(
+        algorithm, "served", make_generator(seed, "own served", round_index=round_index)
+    ):
         return check_served(algorithm, state, size)
 
 
@@ -154,7 +158,7 @@ class Federation:
     """Number of threads of the server's computations."""
     weights: str = "none"
     """`RunConfig.weights`."""
-    changes: Changes = Changes()
+    unusual_clients: UnusualClients = UnusualClients()
     """Attackers, and clients whose data change."""
     accountant: Accountant = Accountant()
     """Prices of what clients send, in privacy; without noise nothing is counted."""
@@ -166,7 +170,7 @@ class Federation:
     """`RunConfig.training.stop_after`."""
 
     @classmethod
-    def of(
+    def from_config(
         cls,
         config: RunConfig,
         algorithm: Algorithm,
@@ -182,16 +186,16 @@ class Federation:
         Args:
             config: The run's configuration.
             algorithm: The algorithm that the configuration names.
-            setup: What the clients hold, from `setup_of`.
-            truth_K: Hidden group of each client, shape (K,), from `setup_of`.
+            setup: What the clients hold, from `build_setup`.
+            truth_K: Hidden group of each client, shape (K,), from `build_setup`.
             threads: Number of threads of the server's computations; 1 by default.
             encoder: The trained encoder of the algorithm's message, if it needs one.
             numbers: Names of the numbers that the algorithm's entry declares.
         """
-        participation = Participation.of(config, truth_K)
+        participation = Participation.from_config(config, truth_K)
         return cls(
             algorithm=algorithm,
-            layout=layout(setup.model, setup.inputs, setup.num_classes),
+            layout=build_layout(setup.model, setup.inputs, setup.num_classes),
             seed=config.root_seed,
             rounds=config.training.rounds,
             evaluation=config.evaluation,
@@ -204,21 +208,21 @@ class Federation:
             run_id=config.run_id,
             threads=threads,
             weights=config.weights,
-            changes=Changes.of(setup.clients),
+            unusual_clients=UnusualClients.from_clients(setup.clients),
             accountant=Accountant(
                 config.privacy,
                 config.uplink,
                 config.root_seed,
                 algorithm.traits.sends_updates,
                 algorithm.message(),
-                _encoder_updates(algorithm, participation),
+                _count_encoder_updates(algorithm, participation),
             ),
             encoder=encoder,
             has_own_buffers=config.training.buffers == "local",
             stop_after=config.training.stop_after,
         )
 
-    def keep_buffers(self, rule: LocalRule) -> LocalRule:
+    def keep_own_buffers(self, rule: LocalRule) -> LocalRule:
         """Extend a rule so that clients keep BatchNorm's buffers to themselves, where the run says so.
 
         A run says so by `training.buffers: local`; else the rule is returned as it is.
@@ -232,34 +236,36 @@ class Federation:
         own = [(start, min(stop, end)) for start, stop in rule.personal if start < end]
         return rule.model_copy(update={"personal": (*own, (end, size))})
 
-    def served_after(self, state: State, round_index: int) -> Served:
+    def find_served_models(self, state: State, round_index: int) -> Served:
         """Find which models are served, and so tested, after a round, from 0."""
-        served = served_after(self.algorithm, state, self.layout.size, self.seed, round_index)
-        return self.served(served)
+        served = query_served_models(self.algorithm, state, self.layout.size, self.seed, round_index)
+        return self.add_own_buffers(served)
 
-    def served(self, served: Served) -> Served:
+    def add_own_buffers(self, served: Served) -> Served:
         """Add each client's own buffers to what is served, if clients keep theirs."""
         adaptation = served.adaptation or Adaptation()
-        rule = self.keep_buffers(adaptation.rule)
+        rule = self.keep_own_buffers(adaptation.rule)
         if rule is adaptation.rule:
             return served
         return replace(served, adaptation=replace(adaptation, rule=rule))
 
-    def begin(self, fresh: Fresh) -> RunState:
+    def create_first_state(self, fresh: Fresh) -> RunState:
         """Create the run's state before the first round; `fresh` draws initial models.
 
         Raises:
             FinalError: the algorithm returns an invalid state.
         """
-        with in_round(0, self.seed):
-            rng = generator(self.seed, "init")
-            with own_code(self.algorithm, "init", generator(self.seed, "own init")):
+        with round_context(0, self.seed):
+            rng = make_generator(self.seed, "init")
+            with plugin_call_context(self.algorithm, "init", make_generator(self.seed, "own init")):
                 state = self.algorithm.init(self.layout, len(self.truth_K), fresh, rng)
             # `init` never gets the hidden groups; only algorithms that may know them use them in `reveal`.
-            state = self.checked("init", state)
-            return RunState(0, self.checked("reveal", self.algorithm.reveal(state, self.truth_K)))
+            state = self.check_returned_state("init", state)
+            return RunState(
+                0, self.check_returned_state("reveal", self.algorithm.reveal(state, self.truth_K))
+            )
 
-    def checked(self, method: str, state: State) -> State:
+    def check_returned_state(self, method: str, state: State) -> State:
         """Check the state that a method of the algorithm has returned, and make its arrays read-only.
 
         Args:
@@ -280,28 +286,34 @@ class Federation:
         done = run_state.rounds_done
         best = run_state.best
         # A round without tests has no score, so it cannot end the run early.
-        if self.stop_after is None or best is None or not self.evaluates(done - 1):
+        if self.stop_after is None or best is None or not self.has_tests(done - 1):
             return done == self.rounds
         return done == self.rounds or done - best[0] >= self.stop_after
 
-    def evaluates(self, round_index: int) -> bool:
+    def has_tests(self, round_index: int) -> bool:
         """Check whether models are tested in a round, from 0; the last round always tests."""
         return (round_index + 1) % self.evaluation.every == 0 or round_index + 1 == self.rounds
 
     def tests_on_server(self, round_index: int) -> bool:
         """Check whether local models are tested on the server's set too, in a round that counts from 0."""
-        asked = self.evaluation.local_server
-        return self.evaluates(round_index) and (round_index + 1 == self.rounds if asked == "last" else asked)
+        setting = self.evaluation.local_server
+        return self.has_tests(round_index) and (
+            round_index + 1 == self.rounds if setting == "last" else setting
+        )
 
 
-def fresh_models(setup: Setup) -> Fresh:
+def make_model_source(setup: Setup) -> Fresh:
     """Make the function that draws the initial models of a run: number -> vector, shape (P,)."""
-    return lambda number: initial_vector(setup.model, setup.inputs, setup.num_classes, setup.seed, number)
+    return lambda number: draw_initial_vector(
+        setup.model, setup.inputs, setup.num_classes, setup.seed, number
+    )
 
 
-def _encoder_updates(algorithm: Algorithm, participation: Participation) -> Mapping[int, int]:
+def _count_encoder_updates(algorithm: Algorithm, participation: Participation) -> Mapping[int, int]:
     """Count the encoder updates that each client sends before round 1; empty without a federated encoder."""
     message = algorithm.message()
     if message is None or message.encoder is None:
         return {}
-    return updates_sent(message.encoder, participation.seed, participation.attendance(0).present)
+    return count_encoder_updates(
+        message.encoder, participation.seed, participation.draw_attendance(0).present
+    )

@@ -16,31 +16,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.clustering.measures import is_defined, silhouette
+from fedgrid.algorithms.clustering.measures import compute_silhouette, has_silhouette
 from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
 from fedgrid.algorithms.contract.base import Diagnostics, State
 from fedgrid.algorithms.contract.checks import check_global_model, check_step
 from fedgrid.algorithms.contract.orders import Served
 from fedgrid.algorithms.updates.source import Arrays
 from fedgrid.algorithms.updates.updates import Updates
-from fedgrid.engine.federation.clients.client_round import ClientRound, OtherBits, RoundCache
+from fedgrid.engine.federation.clients.client_round import ClientRound, ClientRoundFactory, OtherBits
 from fedgrid.engine.federation.clients.messages import TrainReport, TrainTask
 from fedgrid.engine.federation.clients.stopwatch import Stopwatch
 from fedgrid.engine.federation.errors import FinalError
-from fedgrid.engine.federation.own_code import is_own, own_code
+from fedgrid.engine.federation.plugin_calls import is_plugin_code, plugin_call_context
 from fedgrid.engine.federation.record_names import GLOBAL_TESTS, SERVED_TESTS, TARGET
-from fedgrid.engine.federation.round.federation import Federation, in_round
+from fedgrid.engine.federation.round.federation import Federation, round_context
 from fedgrid.engine.federation.round.plan import Plan, plan_round
 from fedgrid.engine.federation.round.record import (
     ModelTests,
     RoundRecord,
-    client_rows,
-    round_row,
-    timing_row,
-    warnings_of,
+    build_client_rows,
+    build_round_row,
+    build_timing_row,
+    format_warnings,
 )
-from fedgrid.engine.federation.seeds import generator, seeded
-from fedgrid.engine.federation.training.confusion import Counts, scores
+from fedgrid.engine.federation.seeds import make_generator, temporary_seeds
+from fedgrid.engine.federation.training.confusion import Counts, compute_scores
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.clients.messages import Memories
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 def next_round(
-    federation: Federation, run_state: RunState, pool: Pool, cache: RoundCache | None = None
+    federation: Federation, run_state: RunState, pool: Pool, cache: ClientRoundFactory | None = None
 ) -> tuple[RunState, RoundRecord]:
     """Run one round: train, test, cluster, aggregate, test, record.
 
@@ -67,7 +67,7 @@ def next_round(
         FinalError: no client has a usable update, or the algorithm breaks its contract; `run_state` is still
             good.
     """
-    with in_round(run_state.rounds_done + 1, federation.seed):
+    with round_context(run_state.rounds_done + 1, federation.seed):
         try:
             return _run_round(federation, run_state, pool, cache)
         except OtherBits:
@@ -78,29 +78,29 @@ def next_round(
 
 
 def _run_round(
-    federation: Federation, run_state: RunState, pool: Pool, cache: RoundCache | None
+    federation: Federation, run_state: RunState, pool: Pool, cache: ClientRoundFactory | None
 ) -> tuple[RunState, RoundRecord]:
     """Run the steps of `next_round` once, from the plan to the record."""
     watch = Stopwatch()
     plan = plan_round(federation, run_state, pool)
-    if not all(order.rule.is_cached for order in plan.reached):
+    if not all(order.rule.is_cached for order in plan.reached_orders):
         cache = None  # Clients remember whole models, which no other run needs.
     with _open_client_round(federation, plan, run_state, pool, cache, watch) as clients:
         # 1., 2. Train every client that replies and test its local model, in one call at the client.
-        reports = clients.reports()
+        reports = clients.collect_reports()
 
         # 3., 4. Cluster by the updates and aggregate inside the clusters: one step of the algorithm. The
         #    round's row is made here too, since its temperature needs the distances of all updates.
-        with watch.step("cluster_seconds"):
+        with watch.time_step("cluster_seconds"):
             updates = _collect_updates(federation, plan, clients, reports)
             state, diagnostics = _cluster_and_aggregate(federation, plan, updates)
             diagnostics = _charge_privacy(plan, reports, diagnostics)
-            warnings = warnings_of(plan.round_index + 1, reports, diagnostics)
-            row = round_row(federation, plan, reports, updates, state, diagnostics)
+            warnings = format_warnings(plan.round_index + 1, reports, diagnostics)
+            row = build_round_row(federation, plan, reports, updates, state, diagnostics)
 
         # 5. Test the models that are served from now on.
-        memories = clients.memories()
-        with watch.step("evaluate_seconds"):
+        memories = clients.collect_memories()
+        with watch.time_step("evaluate_seconds"):
             tests = _test_served_models(federation, plan, clients, state, {**run_state.memories, **memories})
 
         # Leave in the cache what other runs need of these updates, while they are at hand.
@@ -109,15 +109,15 @@ def _run_round(
 
     # Move on to the next state; after the last round, clients that were held out are served.
     best = _update_best_round(federation, run_state.best, plan.round_index + 1, tests)
-    after = run_state.after_round(state, memories, plan.ledger.spent_K, best)
+    after = run_state.advance_round(state, memories, plan.ledger.spent_K, best)
     if federation.is_over(after):
-        with watch.step("evaluate_seconds"):
+        with watch.time_step("evaluate_seconds"):
             state, held_out_reports, held_out_tests = _serve_held_out(federation, after, pool)
         reports, tests = [*reports, *held_out_reports], {**tests, **held_out_tests}
 
     # 6. Record the round. `after` keeps the clusters without those of clients that were held out.
-    rows = client_rows(federation, plan, reports, state, diagnostics, tests)
-    timing = timing_row(federation.run_id, plan, clients, watch)
+    rows = build_client_rows(federation, plan, reports, state, diagnostics, tests)
+    timing = build_timing_row(federation.run_id, plan, clients, watch)
     return after, RoundRecord(row, rows, timing, warnings)
 
 
@@ -126,16 +126,17 @@ def _open_client_round(
     plan: Plan,
     run_state: RunState,
     pool: Pool,
-    cache: RoundCache | None,
+    cache: ClientRoundFactory | None,
     watch: Stopwatch,
 ) -> ClientRound:
     """Make the round's work at the clients; nothing is trained before its results are used."""
-    evaluate = federation.evaluates(plan.round_index)
+    evaluate = federation.has_tests(plan.round_index)
     on_server = federation.tests_on_server(plan.round_index)
     # In round 1 the authors test the common initial model on the server's set, not the trained ones.
     untrained = on_server and plan.round_index == 0
     tasks = [
-        TrainTask(order, plan.round_index, evaluate, on_server, untrained=untrained) for order in plan.reached
+        TrainTask(order, plan.round_index, evaluate, on_server, untrained=untrained)
+        for order in plan.reached_orders
     ]
     inputs = tasks, plan.state.models, run_state.memories, pool, plan.round_index, watch
     return ClientRound(*inputs) if cache is None else cache(*inputs)
@@ -159,9 +160,11 @@ def _collect_updates(
         """Seed the process's generators around the computation of a statistic by a plugin's code."""
         # Statistics are computed only where the cache lacks them. If a plugin's code drew from a generator
         # that goes on, what it draws would depend on what other runs have cached: each gets its own seed.
-        if not is_own(compute):
+        if not is_plugin_code(compute):
             return nullcontext()
-        return seeded("cpu", generator(federation.seed, f"own {name}", round_index=plan.round_index))
+        return temporary_seeds(
+            "cpu", make_generator(federation.seed, f"own {name}", round_index=plan.round_index)
+        )
 
     usable = [report for report in reports if report.usable]
     if reports and not usable:
@@ -198,13 +201,13 @@ def _cluster_and_aggregate(federation: Federation, plan: Plan, updates: Updates)
     if not updates.clients:
         return plan.state, Diagnostics(warnings=("every sampled client dropped out: nothing has changed",))
     rng, own_rng = (
-        generator(federation.seed, purpose, round_index=plan.round_index)
+        make_generator(federation.seed, purpose, round_index=plan.round_index)
         for purpose in ("algorithm", "own step")
     )
-    with own_code(federation.algorithm, "step", own_rng):
+    with plugin_call_context(federation.algorithm, "step", own_rng):
         stepped = federation.algorithm.step(plan.state, plan.round_index, updates, rng)
     state, diagnostics = check_step(federation.algorithm, "step", stepped, len(plan.state.labels_K))
-    state = federation.checked("step", state)
+    state = federation.check_returned_state("step", state)
     metrics = {**_average_outputs(federation, plan, updates), **diagnostics.metrics}
     diagnostics = replace(diagnostics, metrics=metrics)
     if diagnostics.silhouette is None:
@@ -212,9 +215,9 @@ def _cluster_and_aggregate(federation: Federation, plan: Plan, updates: Updates)
         groups = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
         # With one cluster there is no silhouette. To compute distances all the same could make clients train
         # again for nothing, where the cache has no distances of this round.
-        if is_defined(groups):
+        if has_silhouette(groups):
             distances_KK = federation.algorithm.distances(updates)
-            diagnostics = replace(diagnostics, silhouette=silhouette(distances_KK, groups))
+            diagnostics = replace(diagnostics, silhouette=compute_silhouette(distances_KK, groups))
     return state, diagnostics
 
 
@@ -223,7 +226,7 @@ def _charge_privacy(plan: Plan, reports: Sequence[TrainReport], diagnostics: Dia
 
     Comes after the step: only then it is settled which means the server has released with noise.
     """
-    unpaid = plan.ledger.settle(plan.orders, [report.client for report in reports])
+    unpaid = plan.ledger.charge_updates(plan.orders, [report.client for report in reports])
     return replace(diagnostics, warnings=(*diagnostics.warnings, *unpaid))
 
 
@@ -253,8 +256,8 @@ def _cache_old_partition(
     # The noise is this run's own; what other runs read must be without it.
     updates = _collect_updates(federation, plan, clients, reports, noisy=False)
     aggregate: Aggregator = getattr(federation.algorithm.settings, "aggregate", MEAN)
-    own_rng = generator(federation.seed, "own aggregate", round_index=plan.round_index)
-    with own_code(aggregate, "of", own_rng):
+    own_rng = make_generator(federation.seed, "own aggregate", round_index=plan.round_index)
+    with plugin_call_context(aggregate, "of", own_rng):
         before = plan.state
         labels_K = before.labels_K
         if not all(order.candidates == (int(labels_K[order.client]),) for order in plan.orders):
@@ -284,12 +287,12 @@ def _test_served_models(
     Returns:
         The tests by client; empty if no test is due in this round.
     """
-    if not federation.evaluates(plan.round_index):
+    if not federation.has_tests(plan.round_index):
         return {}
     testing: Collection[int] = plan.attendance.present
     if federation.evaluation.clients == "asked":
         testing = [order.client for order in plan.orders]
-    served = federation.served_after(state, plan.round_index)
+    served = federation.find_served_models(state, plan.round_index)
     model = None
     if federation.evaluation.global_model:
         model = check_global_model(federation.algorithm, state, federation.layout.size)
@@ -299,7 +302,7 @@ def _test_served_models(
         # The one model for all is what everybody is served: its tests are the same, and are not run twice.
         tests.append((GLOBAL_TESTS, served_tests))
     elif model is not None:
-        alone = federation.served(Served((model,), np.zeros(len(served.model_K), np.int64)))
+        alone = federation.add_own_buffers(Served((model,), np.zeros(len(served.model_K), np.int64)))
         tests.append((GLOBAL_TESTS, _test_at_clients(alone, clients, memories, testing)))
     return {
         client: {
@@ -338,8 +341,8 @@ def _serve_held_out(
             plan = plan_round(alone, replace(run_state, state=state), pool)
             with _open_client_round(alone, plan, run_state, pool, None, Stopwatch()) as clients:
                 state, own_reports = _place_newcomer(alone, plan, clients)
-                served = alone.served_after(state, plan.round_index)
-                own_tests = _test_at_clients(served, clients, clients.memories(), [client])
+                served = alone.find_served_models(state, plan.round_index)
+                own_tests = _test_at_clients(served, clients, clients.collect_memories(), [client])
             if state.labels_K[client] == plan.state.labels_K[client]:
                 break
         # 3. Its last level counts.
@@ -353,14 +356,14 @@ def _place_newcomer(
     federation: Federation, plan: Plan, clients: ClientRound
 ) -> tuple[State, list[TrainReport]]:
     """Place the round's only client in a cluster; return the state with its label, and its report if any."""
-    reports = clients.reports()
+    reports = clients.collect_reports()
     if not any(report.usable for report in reports):
         return plan.state, reports
-    own_rng = generator(federation.seed, "own place", round_index=plan.round_index)
-    with own_code(federation.algorithm, "place", own_rng):
+    own_rng = make_generator(federation.seed, "own place", round_index=plan.round_index)
+    with plugin_call_context(federation.algorithm, "place", own_rng):
         updates = _collect_updates(federation, plan, clients, reports)
         state = federation.algorithm.place(plan.state, updates)
-    return federation.checked("place", state), reports
+    return federation.check_returned_state("place", state), reports
 
 
 def _test_at_clients(
@@ -377,7 +380,7 @@ def _test_at_clients(
     # A model without the entries that clients keep to themselves does not work at the server.
     is_complete = served.adaptation is None or not served.adaptation.rule.personal
     tests: dict[int, tuple[Counts, ...]] = {}
-    results = clients.test(served, memories, testing)
+    results = clients.test_models(served, memories, testing)
     for client, own in results.own.items():
         place = results.chosen.get(client, served.model_K[client])
         tests[client] = (own, results.server[place]) if is_complete else (own,)
@@ -413,7 +416,7 @@ def _average_validation_score(federation: Federation, tests: ModelTests) -> floa
     """
     own, _ = SERVED_TESTS
     name, sign = ("loss", -1) if TARGET in federation.columns else ("accuracy", 1)
-    client_scores = scores([by_test[own] for by_test in tests.values() if own in by_test])
+    client_scores = compute_scores([by_test[own] for by_test in tests.values() if own in by_test])
     values = [sign * each[name] for each in client_scores if isfinite(each[name])]
     # `fsum` is exact, so that the score, by which a run ends, does not depend on the order of the clients.
     return fsum(values) / len(values) if values else None

@@ -9,8 +9,8 @@ from math import floor
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.contract.encoder import EncoderSettings
 from fedgrid.algorithms.contract.orders import Order, Presence
-from fedgrid.engine.federation.configuration.run_config import RunConfig, never_held_out, num_held_out
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.configuration.run_config import RunConfig, count_held_out, find_never_held_out
+from fedgrid.engine.federation.seeds import make_generator
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Attendance:
         """Which clients an algorithm may give orders to."""
         return Presence(self.present, self.sampled, self.participation)
 
-    def reached(self, orders: Sequence[Order]) -> list[Order]:
+    def select_reached(self, orders: Sequence[Order]) -> list[Order]:
         """Select the orders of the clients that reply."""
         return [order for order in orders if not self.drops_out(order.client)]
 
@@ -56,10 +56,10 @@ class Participation:
     """Clients that never join."""
 
     @classmethod
-    def of(cls, config: RunConfig, truth_K: Labels) -> "Participation":
+    def from_config(cls, config: RunConfig, truth_K: Labels) -> "Participation":
         """Build the participation of a run; `truth_K` are the hidden groups at its start, shape (K,)."""
-        others = never_held_out(config.joins, config.faults, config.drift)
-        count = num_held_out(config.held_out, config.clients)
+        others = find_never_held_out(config.joins, config.faults, config.drift)
+        count = count_held_out(config.held_out, config.clients)
         held_out = draw_held_out(truth_K, config.root_seed, count, others)
         return cls(
             config.clients,
@@ -70,16 +70,16 @@ class Participation:
             held_out,
         )
 
-    def attendance(self, round_index: int) -> Attendance:
+    def draw_attendance(self, round_index: int) -> Attendance:
         """Draw the clients that take part in a round, from 0; the same for the same seed."""
-        present = self._present(round_index)
-        before = set(self._present(round_index - 1)) if round_index else set()
+        present = self._find_present(round_index)
+        before = set(self._find_present(round_index - 1)) if round_index else set()
         newcomers = tuple(client for client in present if client not in before)
-        sampled = self._sampled(present, round_index)
+        sampled = self._draw_sample(present, round_index)
         drops_out = partial(self._drops_out, round_index=round_index)
         return Attendance(present, newcomers, sampled, self.participation, drops_out)
 
-    def _present(self, round_index: int) -> tuple[int, ...]:
+    def _find_present(self, round_index: int) -> tuple[int, ...]:
         """List the clients that have joined by a round and are not held out."""
         return tuple(
             client
@@ -87,14 +87,14 @@ class Participation:
             if self.joins.get(client, 1) <= round_index + 1 and client not in self.held_out
         )
 
-    def _sampled(self, present: tuple[int, ...], round_index: int) -> tuple[int, ...]:
+    def _draw_sample(self, present: tuple[int, ...], round_index: int) -> tuple[int, ...]:
         """Draw the clients that may receive an order, ascending."""
         # Half rounds up. `round` goes to the even number: 2.5 clients would be 2, and 3.5 would be 4.
         size = max(1, floor(self.participation * len(present) + 0.5))
         # No draw where all are taken, so that full participation needs no generator.
         if size == len(present):
             return present
-        rng = generator(self.seed, "participation", round_index=round_index)
+        rng = make_generator(self.seed, "participation", round_index=round_index)
         return tuple(sorted(rng.choice(present, size, replace=False).tolist()))
 
     def _drops_out(self, client: int, *, round_index: int) -> bool:
@@ -104,7 +104,7 @@ class Participation:
         """
         if not self.dropout:
             return False
-        rng = generator(self.seed, "dropout", client=client, round_index=round_index)
+        rng = make_generator(self.seed, "dropout", client=client, round_index=round_index)
         return bool(rng.random() < self.dropout)
 
 
@@ -120,14 +120,16 @@ def draw_held_out(truth_K: Labels, seed: int, count: int, others: Collection[int
         others: Clients that must not be drawn; by default none.
     """
     clients = [client for client in range(len(truth_K)) if client not in others]
-    drawn = generator(seed, "held out").permutation(clients).tolist()
+    drawn = make_generator(seed, "held out").permutation(clients).tolist()
     # The last client of each group in the drawn order is sorted to the end, and so held out only when no
     # other is left.
     last_of_groups = {int(truth_K[client]): client for client in drawn}.values()
     return frozenset(sorted(drawn, key=lambda client: client in last_of_groups)[:count])
 
 
-def encoder_clients(settings: EncoderSettings, seed: int, present: Sequence[int], index: int) -> list[int]:
+def draw_encoder_clients(
+    settings: EncoderSettings, seed: int, present: Sequence[int], index: int
+) -> list[int]:
     """Draw the clients that train the encoder in one of its federated rounds, ascending.
 
     Args:
@@ -137,14 +139,16 @@ def encoder_clients(settings: EncoderSettings, seed: int, present: Sequence[int]
         index: The encoder's round, from 0.
     """
     count = max(1, round(settings.participation * len(present)))
-    rng = generator(seed, "encoder clients", round_index=index)
+    rng = make_generator(seed, "encoder clients", round_index=index)
     return sorted(rng.permutation(present)[:count].tolist())
 
 
-def updates_sent(settings: EncoderSettings, seed: int, present: Sequence[int]) -> Mapping[int, int]:
+def count_encoder_updates(settings: EncoderSettings, seed: int, present: Sequence[int]) -> Mapping[int, int]:
     """Count the updates of the encoder that each client sends in all its rounds.
 
     Clients that send none are left out.
     """
     rounds = range(settings.federated)
-    return Counter(client for index in rounds for client in encoder_clients(settings, seed, present, index))
+    return Counter(
+        client for index in rounds for client in draw_encoder_clients(settings, seed, present, index)
+    )

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from fedgrid.algorithms.contract.checks import check_orders, freeze
+from fedgrid.algorithms.contract.checks import check_orders, freeze_state
 from fedgrid.algorithms.contract.orders import Payload
-from fedgrid.algorithms.updates.source import read_only
-from fedgrid.engine.federation.clients.messages import Described, TrainReport
-from fedgrid.engine.federation.own_code import own_code
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.algorithms.updates.source import make_read_only
+from fedgrid.engine.federation.clients.messages import ClientDescription, TrainReport
+from fedgrid.engine.federation.plugin_calls import plugin_call_context
+from fedgrid.engine.federation.seeds import make_generator
 from fedgrid.engine.federation.uplink.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ class Plan:
     """Which clients are present and sampled, and which drop out."""
     state: State
     """The algorithm's state, after it has processed the round's messages."""
-    meeting: Meeting
+    exchange: MessageExchange
     """The messages that clients sent before training."""
-    ordered: Sequence[Order]
+    orders_before_budget: Sequence[Order]
     """The orders that the algorithm has given, by client."""
     orders: Sequence[Order]
     """The orders that are within their client's privacy budget."""
@@ -45,40 +45,40 @@ class Plan:
     """The round's account of privacy, with the messages charged."""
 
     @property
-    def reached(self) -> list[Order]:
+    def reached_orders(self) -> list[Order]:
         """The orders of the clients that reply."""
-        return self.attendance.reached(self.orders)
+        return self.attendance.select_reached(self.orders)
 
     @property
     def is_out_of_budget(self) -> bool:
         """Whether no client with an order can pay for it, so that the models stay as they are."""
-        return bool(self.ordered) and not self.orders
+        return bool(self.orders_before_budget) and not self.orders
 
 
 @dataclass(frozen=True)
-class Meeting:
+class MessageExchange:
     """The messages of one round and what they cost; by default there are none."""
 
     messages: Mapping[int, Payload] = field(default_factory=dict)
     """Payload of each client that sent a message."""
-    again: frozenset[int] = frozenset()
+    repeat_senders: frozenset[int] = frozenset()
     """The clients that had sent one before."""
-    up: int = 0
+    bytes_up: int = 0
     """Bytes of the messages."""
-    encoder: tuple[int, int] = (0, 0)
+    encoder_bytes: tuple[int, int] = (0, 0)
     """Bytes of the encoder, down and up: its federated training in round 1, and its way to each newcomer."""
     durations: tuple[float, ...] = ()
     """Seconds that each message took."""
 
     @classmethod
-    def of(
+    def from_descriptions(
         cls,
-        speakers: Sequence[int],
-        described: Sequence[Described],
+        senders: Sequence[int],
+        described: Sequence[ClientDescription],
         newcomers: Collection[int],
         encoder: Encoder | None,
         round_index: int,
-    ) -> Meeting:
+    ) -> MessageExchange:
         """Collect the messages of a round and count their bytes.
 
         Args:
@@ -88,23 +88,25 @@ class Meeting:
             encoder: The trained encoder that messages are made with; None: there is none.
             round_index: The round, from 0.
         """
-        messages = {client: said.payload for client, said in zip(speakers, described, strict=True)}
-        read_only(array for payload in messages.values() for array in payload.values())
-        of_encoder = (0, 0)
+        messages = {
+            client: description.payload for client, description in zip(senders, described, strict=True)
+        }
+        make_read_only(array for payload in messages.values() for array in payload.values())
+        encoder_bytes = (0, 0)
         if encoder is not None:
             # Training the encoder took place before round 1, so its bytes belong there; later rounds only
             # send it to newcomers.
             down, up = (encoder.bytes_down, encoder.bytes_up) if round_index == 0 else (0, 0)
-            of_encoder = down + encoder.num_bytes * len(newcomers), up
+            encoder_bytes = down + encoder.num_bytes * len(newcomers), up
         return cls(
             messages,
             frozenset(messages).difference(newcomers),
             sum(array.nbytes for payload in messages.values() for array in payload.values()),
-            of_encoder,
+            encoder_bytes,
             tuple(said.seconds for said in described),
         )
 
-    def seconds(self, trained: Sequence[TrainReport]) -> dict[str, float | None]:
+    def average_seconds(self, trained: Sequence[TrainReport]) -> dict[str, float | None]:
         """Average the seconds of a message, and those of a local epoch.
 
         Epochs are those of the clients that this run has trained itself.
@@ -130,41 +132,42 @@ def plan_round(federation: Federation, run_state: RunState, pool: Pool) -> Plan:
     """
     # 1. Who is there: a pure function of the run's seed and the round.
     round_index = run_state.rounds_done
-    attendance = federation.participation.attendance(round_index)
+    attendance = federation.participation.draw_attendance(round_index)
     ledger = Ledger(federation.accountant, run_state.spent_K, len(federation.truth_K), round_index)
     # 2. What the algorithm learns before training: changed hidden groups, if it may know them, and messages,
     # which cost privacy.
-    state = _reveal(federation, freeze(run_state.state), round_index)
-    state, meeting = _meet(federation, state, attendance, ledger, pool, round_index)
-    ledger.charge(meeting.messages, meeting.again)
+    state = _reveal_moved_groups(federation, freeze_state(run_state.state), round_index)
+    state, meeting = _exchange_messages(federation, state, attendance, ledger, pool, round_index)
+    ledger.charge_messages(meeting.messages, meeting.repeat_senders)
     algorithm = federation.algorithm
     # 3. What it orders. The engine adds that buffers stay with the clients, whatever the rule.
     presence = attendance.presence
-    rng = generator(federation.seed, "orders", round_index=round_index)
-    own_rng = generator(federation.seed, "own orders", round_index=round_index)
-    with own_code(algorithm, "orders", own_rng):
+    rng = make_generator(federation.seed, "orders", round_index=round_index)
+    own_rng = make_generator(federation.seed, "own orders", round_index=round_index)
+    with plugin_call_context(algorithm, "orders", own_rng):
         orders = algorithm.orders(state, round_index, presence, rng)
     ordered = [
-        replace(order, rule=federation.keep_buffers(order.rule))
+        replace(order, rule=federation.keep_own_buffers(order.rule))
         for order in check_orders(algorithm, orders, len(state.models), presence)
     ]
     # 4. What clients can pay for, after their messages have been charged.
-    return Plan(round_index, attendance, state, meeting, ordered, ledger.affordable(ordered), ledger)
+    return Plan(round_index, attendance, state, meeting, ordered, ledger.select_affordable(ordered), ledger)
 
 
-def _reveal(federation: Federation, state: State, round_index: int) -> State:
+def _reveal_moved_groups(federation: Federation, state: State, round_index: int) -> State:
     """Tell the algorithm the hidden groups again in a round in which clients move; most ignore them."""
-    if not federation.changes.begins(round_index):
+    if not federation.unusual_clients.has_move(round_index):
         return state
     now_K, before_K = (
-        federation.changes.truth(federation.truth_K, index) for index in (round_index, round_index - 1)
+        federation.unusual_clients.find_groups(federation.truth_K, index)
+        for index in (round_index, round_index - 1)
     )
-    return federation.checked("reveal", federation.algorithm.reveal(state, now_K, before_K))
+    return federation.check_returned_state("reveal", federation.algorithm.reveal(state, now_K, before_K))
 
 
-def _meet(
+def _exchange_messages(
     federation: Federation, state: State, attendance: Attendance, ledger: Ledger, pool: Pool, round_index: int
-) -> tuple[State, Meeting]:
+) -> tuple[State, MessageExchange]:
     """Collect the round's messages and give them to the algorithm; return its state, and the messages.
 
     Newcomers send one in their first round; if the algorithm meets again, all send one that can pay for it.
@@ -172,16 +175,18 @@ def _meet(
     algorithm = federation.algorithm
     message = federation.algorithm.message()
     again = algorithm.meets_again(round_index)
-    speakers = ledger.can_pay(attendance.present) if again else attendance.newcomers
-    if message is None or not speakers:
-        return state, Meeting()
+    senders = ledger.select_payers(attendance.present) if again else attendance.newcomers
+    if message is None or not senders:
+        return state, MessageExchange()
     # A client whose data have changed describes those that it holds in this round.
     message = message.model_copy(update={"round_index": round_index})
-    described = pool.describe(speakers, message, federation.encoder)
-    meeting = Meeting.of(speakers, described, attendance.newcomers, federation.encoder, round_index)
-    rng = generator(federation.seed, "messages", round_index=round_index)
-    hear = algorithm.meet_again if again else algorithm.meet
-    own_rng = generator(federation.seed, "own messages", round_index=round_index)
-    with own_code(algorithm, hear.__name__, own_rng):
-        state = hear(state, meeting.messages, federation.layout, rng)
-    return federation.checked(hear.__name__, state), meeting
+    described = pool.describe(senders, message, federation.encoder)
+    meeting = MessageExchange.from_descriptions(
+        senders, described, attendance.newcomers, federation.encoder, round_index
+    )
+    rng = make_generator(federation.seed, "messages", round_index=round_index)
+    process_messages = algorithm.meet_again if again else algorithm.meet
+    own_rng = make_generator(federation.seed, "own messages", round_index=round_index)
+    with plugin_call_context(algorithm, process_messages.__name__, own_rng):
+        state = process_messages(state, meeting.messages, federation.layout, rng)
+    return federation.check_returned_state(process_messages.__name__, state), meeting

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from fedgrid.algorithms.clustering.measures import temperature
+from fedgrid.algorithms.clustering.measures import compute_temperature
 from fedgrid.algorithms.updates.updates import Updates
-from fedgrid.engine.federation.clients.process import own_peak, total_megabytes
+from fedgrid.engine.federation.clients.process import measure_own_peak, sum_megabytes
 from fedgrid.engine.federation.partition.scenarios import CENTRALISED
 from fedgrid.engine.federation.record_names import (
     COUNTS,
@@ -32,7 +32,7 @@ from fedgrid.engine.federation.record_names import (
     TARGET,
     TESTS,
 )
-from fedgrid.engine.federation.training.confusion import scores
+from fedgrid.engine.federation.training.confusion import compute_scores
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Diagnostics, State
@@ -62,7 +62,7 @@ class RoundRecord:
     """Lines for `log.txt`; `round` has their number."""
 
 
-def round_row(
+def build_round_row(
     federation: Federation,
     plan: Plan,
     reports: Sequence[TrainReport],
@@ -80,11 +80,11 @@ def round_row(
         state: The algorithm's, after the round.
         diagnostics: What its step reported.
     """
-    bytes_down, bytes_up = _traffic(federation, plan, reports)
-    excluded = len(_excluded(reports))
+    bytes_down, bytes_up = _count_traffic(federation, plan, reports)
+    excluded = len(_find_excluded(reports))
     row: dict[str, Any] = {
         "round": plan.round_index + 1,
-        "temperature": temperature(updates.cosine_distances_KK) if updates.clients else None,
+        "temperature": compute_temperature(updates.cosine_distances_KK) if updates.clients else None,
         # Clients that are held out are in no cluster yet; their label is only a place holder.
         "clusters": len(np.unique(np.delete(state.labels_K, sorted(federation.participation.held_out)))),
         "clustered": diagnostics.clustered,
@@ -95,19 +95,21 @@ def round_row(
         "mean_norm": diagnostics.mean_norm,
         "max_norm": diagnostics.max_norm,
         "silhouette": diagnostics.silhouette,
-        **_own_values(diagnostics.metrics, federation.numbers),
-        **plan.ledger.of_round(),
+        **_select_own_numbers(diagnostics.metrics, federation.numbers),
+        **plan.ledger.build_round_columns(),
     }
     if COUNTS in federation.columns:
         row[COUNTS] = diagnostics.counts
     if MESSAGE in federation.columns:
-        row |= dict(zip(MESSAGE_BYTES, (plan.meeting.up, sum(plan.meeting.encoder)), strict=True))
+        row |= dict(
+            zip(MESSAGE_BYTES, (plan.exchange.bytes_up, sum(plan.exchange.encoder_bytes)), strict=True)
+        )
     if CENTRALISED in federation.columns:
-        row |= _centralised(updates, plan.state, state)
+        row |= _measure_single_update(updates, plan.state, state)
     return row
 
 
-def _centralised(updates: Updates, before: State, after: State) -> dict[str, float]:
+def _measure_single_update(updates: Updates, before: State, after: State) -> dict[str, float]:
     """Measure the update and the weights of a run in which one client holds everything.
 
     `grids.epsilons.rules` says what these numbers are for. Norms of the only client's update are as Sattler's
@@ -127,7 +129,7 @@ def _centralised(updates: Updates, before: State, after: State) -> dict[str, flo
     }
 
 
-def _own_values(returned: Mapping[str, float], declared: Collection[str]) -> dict[str, float | None]:
+def _select_own_numbers(returned: Mapping[str, float], declared: Collection[str]) -> dict[str, float | None]:
     """Select the numbers that an algorithm's entry declares, None for one that is missing or not finite.
 
     Raises:
@@ -142,7 +144,7 @@ def _own_values(returned: Mapping[str, float], declared: Collection[str]) -> dic
     return {name: value if isfinite(value) else None for name, value in numbers.items()}
 
 
-def client_rows(
+def build_client_rows(
     federation: Federation,
     plan: Plan,
     reports: Sequence[TrainReport],
@@ -161,9 +163,9 @@ def client_rows(
         tests: Tests of the served models, by client.
     """
     sent = {report.client: report for report in reports}
-    parts = _parts(federation, plan, reports)
-    columns = _test_columns(federation, reports, tests)
-    spent = plan.ledger.of_clients(state.labels_K)
+    parts = _name_parts(federation, plan, reports)
+    columns = _build_test_columns(federation, reports, tests)
+    spent = plan.ledger.build_client_columns(state.labels_K)
     rows = []
     truth_K = federation.truth_K.tolist()
     for client, label in enumerate(state.labels_K.tolist()):
@@ -193,11 +195,11 @@ def client_rows(
         if client in diagnostics.members:
             row[MEMBERS] = list(diagnostics.members[client])
         rows.append({**row, **columns[client], **spent[client]})
-    federation.changes.note(rows, plan.round_index)
+    federation.unusual_clients.annotate_rows(rows, plan.round_index)
     return rows
 
 
-def _test_columns(
+def _build_test_columns(
     federation: Federation, reports: Sequence[TrainReport], tests: ModelTests
 ) -> list[dict[str, Any]]:
     """Build the columns of each client's tests; a test that several clients share is scored once."""
@@ -210,12 +212,12 @@ def _test_columns(
     # By identity: clients of one cluster with one test set hold the very same counts, and scoring is the
     # costly part.
     distinct = {id(counts): counts for given in by_client for counts in given.values() if counts is not None}
-    results = dict(zip(distinct, scores(list(distinct.values())), strict=True))
+    results = dict(zip(distinct, compute_scores(list(distinct.values())), strict=True))
     predicted = (R2,) if TARGET in federation.columns else ()
     further = PROBABILITY_SCORES if federation.evaluation.probabilities else predicted
     nothing = dict.fromkeys((*SCORES, *further))
 
-    def columns(given: Mapping[str, Counts | None]) -> dict[str, Any]:
+    def build_columns(given: Mapping[str, Counts | None]) -> dict[str, Any]:
         """Fill the columns of one client, null for tests that it has not made."""
         return {
             f"{test}_{score}": value
@@ -223,11 +225,11 @@ def _test_columns(
             for score, value in results.get(id(given.get(test)), nothing).items()
         }
 
-    untested = columns({})  # Of thousands of clients a round may test a few.
-    return [columns(given) if given else untested for given in by_client]
+    untested = build_columns({})  # Of thousands of clients a round may test a few.
+    return [build_columns(given) if given else untested for given in by_client]
 
 
-def timing_row(run_id: str, plan: Plan, work: ClientRound, watch: Stopwatch) -> dict[str, Any]:
+def build_timing_row(run_id: str, plan: Plan, work: ClientRound, watch: Stopwatch) -> dict[str, Any]:
     """Build the row of `timings.parquet` at the round's end.
 
     Args:
@@ -237,8 +239,8 @@ def timing_row(run_id: str, plan: Plan, work: ClientRound, watch: Stopwatch) -> 
         watch: It has measured the round's steps.
     """
     slowest = max(work.trained, key=lambda report: report.seconds, default=None)
-    peaks = [own_peak(), *(report.peak_memory for report in work.trained)]
-    seconds = watch.worked
+    peaks = [measure_own_peak(), *(report.peak_memory for report in work.trained)]
+    seconds = watch.working_seconds
     return {
         "round": plan.round_index + 1,
         "seconds": seconds,
@@ -246,7 +248,7 @@ def timing_row(run_id: str, plan: Plan, work: ClientRound, watch: Stopwatch) -> 
         **watch.steps,
         "slowest_client": slowest and slowest.client,
         "slowest_client_seconds": slowest and slowest.seconds,
-        "peak_memory_mb": total_megabytes(peaks),
+        "peak_memory_mb": sum_megabytes(peaks),
         "computed_by": work.computed_by or run_id,
         "reached_clients": work.num_reached,
         "trained_clients": len(work.trained),
@@ -254,32 +256,32 @@ def timing_row(run_id: str, plan: Plan, work: ClientRound, watch: Stopwatch) -> 
         # What the round would have taken without the cache: it makes runs comparable that shared rounds.
         "uncached_seconds": seconds + work.saved_seconds,
         "ended_ms": int(time.time() * 1000),
-        **plan.meeting.seconds(work.trained),
+        **plan.exchange.average_seconds(work.trained),
     }
 
 
-def warnings_of(number: int, reports: Sequence[TrainReport], diagnostics: Diagnostics) -> tuple[str, ...]:
+def format_warnings(number: int, reports: Sequence[TrainReport], diagnostics: Diagnostics) -> tuple[str, ...]:
     """Format a round's warnings as lines for the log; `number` counts from 1."""
-    notes = [f"client {client} left out, its update is NaN or infinite" for client in _excluded(reports)]
+    notes = [f"client {client} left out, its update is NaN or infinite" for client in _find_excluded(reports)]
     return tuple(f"round {number}: {note}" for note in (*notes, *diagnostics.warnings))
 
 
-def _excluded(reports: Sequence[TrainReport]) -> list[int]:
+def _find_excluded(reports: Sequence[TrainReport]) -> list[int]:
     """List the clients whose update is unusable."""
     return [report.client for report in reports if not report.usable]
 
 
-def _parts(federation: Federation, plan: Plan, reports: Sequence[TrainReport]) -> dict[int, str]:
+def _name_parts(federation: Federation, plan: Plan, reports: Sequence[TrainReport]) -> dict[int, str]:
     """Name each client's part in the round, one of `record_columns.PARTS`."""
     # Later lines are narrower and win: present, ordered, able to pay, replied.
     parts = dict.fromkeys(plan.attendance.present, "not asked")
-    parts |= {order.client: "spent" for order in plan.ordered}
+    parts |= {order.client: "spent" for order in plan.orders_before_budget}
     parts |= {order.client: "dropped" for order in plan.orders}
     parts |= {report.client: "trained" if report.usable else "excluded" for report in reports}
     return parts | dict.fromkeys(federation.participation.held_out, "held out")
 
 
-def _traffic(federation: Federation, plan: Plan, reports: Sequence[TrainReport]) -> tuple[int, int]:
+def _count_traffic(federation: Federation, plan: Plan, reports: Sequence[TrainReport]) -> tuple[int, int]:
     """Count the bytes that the server sends and receives in a round, messages and encoder included."""
     by_client = {
         order.client: federation.algorithm.traffic(order, federation.layout) for order in plan.orders
@@ -290,4 +292,4 @@ def _traffic(federation: Federation, plan: Plan, reports: Sequence[TrainReport])
         declared = by_client[report.client].up
         up += report.bytes_up if declared is None else declared
     down = sum(traffic.down for traffic in by_client.values())
-    return down + plan.meeting.encoder[0], up + plan.meeting.encoder[1] + plan.meeting.up
+    return down + plan.exchange.encoder_bytes[0], up + plan.exchange.encoder_bytes[1] + plan.exchange.bytes_up

@@ -33,7 +33,7 @@ class RunState:
     """The round with the best validation score so far, from 1, and the score, shape (2,); None without
     `training.stop_after`."""
 
-    def after_round(
+    def advance_round(
         self,
         state: State,
         memories: Memories,

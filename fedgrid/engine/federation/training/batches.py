@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedgrid.engine.federation.training.evaluation import to_inputs
+from fedgrid.engine.federation.training.evaluation import convert_to_inputs
 from fedgrid.engine.federation.training.settings import PAD, Augment
 
 
@@ -33,7 +33,7 @@ class Moves:
     flips_B: Tensor
     """Int64, 1 where an image is mirrored left to right."""
 
-    def part(self, where: slice) -> "Moves":
+    def select_part(self, where: slice) -> "Moves":
         """Select the moves of some of the images."""
         return Moves(self.offsets_B2[where], self.flips_B[where])
 
@@ -58,17 +58,17 @@ def draw_moves(
     return Moves(*(torch.from_numpy(drawn).to(device, non_blocking=True) for drawn in (offsets_B2, flips_B)))
 
 
-def channels_last(images: Tensor) -> Tensor:
+def move_channels_last(images: Tensor) -> Tensor:
     """Move the channels of uint8 images last, in memory and in shape; other examples stay as they are."""
     return images.movedim(-3, -1).contiguous() if images.dtype == torch.uint8 else images
 
 
-def channels_first(images: Tensor) -> Tensor:
+def move_channels_first(images: Tensor) -> Tensor:
     """Move the channels back to the front of the shape; they stay last in memory."""
     return images.movedim(-1, -3) if images.dtype == torch.uint8 else images
 
 
-def gather(pixels: Tensor, order: Tensor, moves: Moves | None) -> Tensor:
+def gather_images(pixels: Tensor, order: Tensor, moves: Moves | None) -> Tensor:
     """Gather images in an order, each from its offset on and then flipped; a crop of 0 changes nothing.
 
     Args:
@@ -80,10 +80,10 @@ def gather(pixels: Tensor, order: Tensor, moves: Moves | None) -> Tensor:
         return pixels.index_select(0, order)
     offsets_B2, flips_B = moves.offsets_B2, moves.flips_B
     _, height, width, channels = pixels.shape
-    rows_BH = _reflect(torch.arange(height, device=order.device) + offsets_B2[:, :1], height)
+    rows_BH = _reflect_positions(torch.arange(height, device=order.device) + offsets_B2[:, :1], height)
     columns_W = torch.arange(width, device=order.device)
     columns_BW = torch.where(flips_B[:, None] == 1, columns_W.flip(0), columns_W)
-    columns_BW = _reflect(columns_BW + offsets_B2[:, 1:], width)
+    columns_BW = _reflect_positions(columns_BW + offsets_B2[:, 1:], width)
     # One index for crop, reflection and flip: a single `index_select` copies the pixels once, without a
     # padded image.
     where = ((order[:, None] * height + rows_BH) * width)[:, :, None] + columns_BW[:, None, :]
@@ -91,7 +91,7 @@ def gather(pixels: Tensor, order: Tensor, moves: Moves | None) -> Tensor:
     return shown.view(len(order), height, width, channels)
 
 
-def _reflect(positions: Tensor, size: int) -> Tensor:
+def _reflect_positions(positions: Tensor, size: int) -> Tensor:
     """Reflect positions up to `size - 1` beyond either end at the first and the last pixel."""
     last = size - 1
     return last - (last - positions.abs()).abs()
@@ -101,7 +101,7 @@ BLOCK = 4 << 20
 """Most bytes of a block that has more than one batch."""
 
 
-def blocks(num_images: int, batch_size: int, batch_bytes: int) -> Iterator[slice]:
+def divide_into_blocks(num_images: int, batch_size: int, batch_bytes: int) -> Iterator[slice]:
     """Divide the images of an epoch into blocks of whole batches; the last one may end within a batch.
 
     Args:
@@ -113,17 +113,17 @@ def blocks(num_images: int, batch_size: int, batch_bytes: int) -> Iterator[slice
     return (slice(begin, begin + size) for begin in range(0, num_images, size))
 
 
-def batches(pixels: Tensor, order: Tensor, moves: Moves | None, batch_size: int) -> Iterator[Tensor]:
+def gather_batches(pixels: Tensor, order: Tensor, moves: Moves | None, batch_size: int) -> Iterator[Tensor]:
     """Gather the inputs of each batch of an epoch, of images float32 in [0, 1], (B, C, H, W), channels last.
 
     Args:
-        pixels: all images of the client, as in `gather`.
+        pixels: all images of the client, as in `gather_images`.
         order: positions of the epoch's images.
         moves: their offsets and flips; None: none.
         batch_size: images in a batch; the last one may have fewer.
     """
-    for block in blocks(len(order), batch_size, 4 * batch_size * prod(pixels.shape[1:])):
+    for block in divide_into_blocks(len(order), batch_size, 4 * batch_size * prod(pixels.shape[1:])):
         # Gathered as bytes, and converted to float32 a block at a time: four times the bytes for a moment
         # only.
-        images = gather(pixels, order[block], moves and moves.part(block))
-        yield from torch.split(to_inputs(channels_first(images)), batch_size)
+        images = gather_images(pixels, order[block], moves and moves.select_part(block))
+        yield from torch.split(convert_to_inputs(move_channels_first(images)), batch_size)

@@ -42,7 +42,7 @@ class Counts:
         return Counts(self.confusion + other.confusion, self.loss_sum + other.loss_sum, outputs, moments)
 
 
-def scores(tests: Sequence[Counts]) -> list[dict[str, Any]]:
+def compute_scores(tests: Sequence[Counts]) -> list[dict[str, Any]]:
     """Compute the scores of each test, all of the same classes, by the names of `record_names.SCORES`.
 
     With outputs there are those of `PROBABILITY_SCORES` too. All are NaN if the test set is empty; F1 is zero
@@ -53,7 +53,7 @@ def scores(tests: Sequence[Counts]) -> list[dict[str, Any]]:
     if not tests:
         return []
     if tests[0].moments is not None:
-        return [{**dict.fromkeys(SCORES), **errors_of(counts)} for counts in tests]
+        return [{**dict.fromkeys(SCORES), **compute_errors(counts)} for counts in tests]
     # All tests at once: a round tests each client several times, and NumPy's calls would cost more than its
     # arithmetic.
     confusion_NLL = np.stack([counts.confusion for counts in tests])
@@ -68,17 +68,17 @@ def scores(tests: Sequence[Counts]) -> list[dict[str, Any]]:
         {
             "loss": counts.loss_sum / totals[i] if totals[i] else nan,
             "accuracy": hits[i] / totals[i] if totals[i] else nan,
-            "f1_union": _mean(f1_NL[i][union_NL[i]]),
-            "f1": _mean(f1_NL[i][own_NL[i]]),
-            "balanced_accuracy": _mean(recall_NL[i][own_NL[i]]),
+            "f1_union": _compute_mean(f1_NL[i][union_NL[i]]),
+            "f1": _compute_mean(f1_NL[i][own_NL[i]]),
+            "balanced_accuracy": _compute_mean(recall_NL[i][own_NL[i]]),
             "recall": recall_NL[i].tolist(),
-            **(counts.outputs.scores() if counts.outputs is not None else {}),
+            **(counts.outputs.compute_scores() if counts.outputs is not None else {}),
         }
         for i, counts in enumerate(tests)
     ]
 
 
-def errors_of(counts: Counts) -> dict[str, float]:
+def compute_errors(counts: Counts) -> dict[str, float]:
     """Compute mean squared error and R2 of a test of numbers to predict; NaN without any.
 
     R2 is 1 minus the squared errors over those of the test set's own mean; NaN if its numbers are all equal.
@@ -93,6 +93,6 @@ def errors_of(counts: Counts) -> dict[str, float]:
     }
 
 
-def _mean(values: NDArray[np.float64]) -> float:
+def _compute_mean(values: NDArray[np.float64]) -> float:
     """Compute what `values.mean()` does, in half the time; NaN without values."""
     return float(np.add.reduce(values) / len(values)) if len(values) else nan

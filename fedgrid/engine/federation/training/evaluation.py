@@ -15,7 +15,7 @@ from torch.jit import ScriptModule
 
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.probabilities import Outputs
-from fedgrid.engine.federation.training.task import loss
+from fedgrid.engine.federation.training.task import compute_loss
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.orders import ChooseBy
@@ -27,7 +27,7 @@ TEST_BATCH = 128
 cache and are slower."""
 
 
-def to_inputs(images: Tensor) -> Tensor:
+def convert_to_inputs(images: Tensor) -> Tensor:
     """Convert a copy of examples to a model's inputs: uint8 images to float32 in [0, 1], others as they are.
 
     Strides stay the same.
@@ -39,8 +39,8 @@ def to_inputs(images: Tensor) -> Tensor:
 def set_mode(module: nn.Module, *, training: bool) -> None:
     """Put all parts of the module into training or evaluation mode, whatever mode each is in.
 
-    As `nn.Module.train` does, but without torch's checks of each attribute that is set. A model, or a part of
-    it, may have a `train` of its own, which is called; scripted ones have the attribute elsewhere.
+    As `nn.SourceModule.train` does, but without torch's checks of each attribute that is set. A model, or a
+    part of it, may have a `train` of its own, which is called; scripted ones have the attribute elsewhere.
     """
     parts = list(module.modules())
     if any(
@@ -55,20 +55,20 @@ def set_mode(module: nn.Module, *, training: bool) -> None:
 
 # Not `inference_mode`, in which a module cannot take a gradient of its own.
 @torch.no_grad()
-def predict(module: nn.Module, images: Tensor) -> NDArray[Any]:
+def predict_probabilities(module: nn.Module, images: Tensor) -> NDArray[Any]:
     """Predict the class probabilities of images, float32, shape (N, L); the module stays in `eval` mode.
 
     Args:
         module: maps inputs to logits.
-        images: uint8, converted a batch at a time, or inputs as `to_inputs` makes them.
+        images: uint8, converted a batch at a time, or inputs as `convert_to_inputs` makes them.
     """
     set_mode(module, training=False)
-    parts = [module(to_inputs(part)) for part in torch.split(images, TEST_BATCH)]
+    parts = [module(convert_to_inputs(part)) for part in torch.split(images, TEST_BATCH)]
     return np.asarray(torch.cat(parts).softmax(dim=1).cpu().numpy())
 
 
 @torch.no_grad()
-def test(
+def evaluate_model(
     module: nn.Module,
     images: Tensor,
     labels: Tensor,
@@ -94,27 +94,27 @@ def test(
     """
     if not labels.shape[0]:
         # `torch.cat` of no batches fails; an empty set has an empty matrix.
-        return _count(
+        return _count_results(
             images.new_zeros(0, num_classes, dtype=torch.float32), labels, with_outputs=with_outputs
         )
     set_mode(module, training=False)
     parts = [images] if labels.shape[0] <= batch_size else torch.split(images, batch_size)
-    of_parts = [(logits_of or module)(to_inputs(part)) for part in parts]
-    logits = of_parts[0] if len(of_parts) == 1 else torch.cat(of_parts)
+    part_logits = [(logits_of or module)(convert_to_inputs(part)) for part in parts]
+    logits = part_logits[0] if len(part_logits) == 1 else torch.cat(part_logits)
     if logits.shape != (len(labels), num_classes):
         raise ValueError(
             f"{'the model' if logits_of is None else 'LocalSteps.test'} returned logits of shape "
             f"{tuple(logits.shape)}; expected {(len(labels), num_classes)}"
         )
-    return _count(logits, labels, with_outputs=with_outputs)
+    return _count_results(logits, labels, with_outputs=with_outputs)
 
 
-def _count(logits: Tensor, labels: Tensor, *, with_outputs: bool) -> Counts:
+def _count_results(logits: Tensor, labels: Tensor, *, with_outputs: bool) -> Counts:
     """Count the results of a test from outputs, shape (N, L); `with_outputs` keeps these and the labels."""
     num_classes = logits.shape[1]
     moments = None
     # Summed in float64: parts of a test set, tested by different clients, add up to the sum of the whole.
-    loss_sum = loss(logits.double(), labels, "sum")
+    loss_sum = compute_loss(logits.double(), labels, "sum")
     classes = labels
     if labels.is_floating_point():
         classes = torch.zeros_like(labels, dtype=torch.int64)
@@ -128,21 +128,21 @@ def _count(logits: Tensor, labels: Tensor, *, with_outputs: bool) -> Counts:
     return Counts(confusion.cpu().numpy(), float(loss_sum), outputs, moments)
 
 
-def best(tests: Mapping[int, Counts], by: "ChooseBy") -> int:
+def choose_best(tests: Mapping[int, Counts], by: "ChooseBy") -> int:
     """Choose the candidate with the least loss, or the highest accuracy; ties go to the first.
 
     A loss that is NaN counts as infinite.
     """
-    return min(tests, key=lambda candidate: _penalty(tests[candidate], by))
+    return min(tests, key=lambda candidate: _compute_penalty(tests[candidate], by))
 
 
-def mean_losses(tests: Mapping[int, Counts], candidates: Sequence[int]) -> NDArray[np.float32]:
+def compute_mean_losses(tests: Mapping[int, Counts], candidates: Sequence[int]) -> NDArray[np.float32]:
     """Compute the mean loss of each candidate, in their order."""
-    of_each = (tests[candidate] for candidate in candidates)
-    return np.array([counts.loss_sum / counts.confusion.sum() for counts in of_each], np.float32)
+    results = (tests[candidate] for candidate in candidates)
+    return np.array([counts.loss_sum / counts.confusion.sum() for counts in results], np.float32)
 
 
-def _penalty(counts: Counts, by: "ChooseBy") -> float:
+def _compute_penalty(counts: Counts, by: "ChooseBy") -> float:
     """Compute what the best candidate has least of: loss, or minus the number of hits."""
     if by == "accuracy":
         return -float(counts.confusion.trace())

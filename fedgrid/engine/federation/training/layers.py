@@ -15,7 +15,7 @@ from torch.jit import ScriptModule
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.seeds import global_states, seeded
+from fedgrid.engine.federation.seeds import read_global_states, temporary_seeds
 
 SCRIPTED_NORMS = "BatchNorm1d", "BatchNorm2d", "BatchNorm3d"
 """Class names of BatchNorm that survive `torch.jit.script`, which replaces the classes themselves."""
@@ -39,7 +39,7 @@ class MaskedNorm(nn.Module):
         self.weight, self.bias = norm.weight, norm.bias
         for name, buffer in norm.named_buffers():
             self.register_buffer(name, buffer)
-        self._remembers = norm.track_running_stats
+        self._has_statistics = norm.track_running_stats
         self._momentum, self._epsilon = norm.momentum, norm.eps
 
     def forward(self, images: Tensor) -> Tensor:
@@ -55,15 +55,17 @@ class MaskedNorm(nn.Module):
         offsets = torch.where(mask, values - mean_C.view(shape), 0)
         variance_C = offsets.square().sum(others) / count.clamp(min=1)
         # The running variance is the unbiased one, the one that normalises is not, as in torch.
-        if self._remembers:
-            self._remember(mean_C.detach(), variance_C.detach() * count / (count - 1).clamp(min=1), count > 0)
+        if self._has_statistics:
+            self._update_statistics(
+                mean_C.detach(), variance_C.detach() * count / (count - 1).clamp(min=1), count > 0
+            )
         scale_C = torch.rsqrt(variance_C + self._epsilon)
         if self.weight is None:
             return (offsets * scale_C.view(shape)).to(images.dtype)
         scale_C = self.weight * scale_C
         return (offsets * scale_C.view(shape) + self.bias.view(shape)).to(images.dtype)
 
-    def _remember(self, mean_C: Tensor, variance_C: Tensor, is_any: Tensor) -> None:
+    def _update_statistics(self, mean_C: Tensor, variance_C: Tensor, is_any: Tensor) -> None:
         """Update the running statistics, unless there was no image."""
         batches = cast(Tensor, self.num_batches_tracked)
         # In place, here and below: these are the stack's own buffers, which `functional_call` lends to the
@@ -101,19 +103,19 @@ def reset_norms(module: nn.Module) -> None:
 
 
 @torch.no_grad()
-def draws(module: nn.Module, batch: Tensor) -> bool:
+def draws_random_numbers(module: nn.Module, batch: Tensor) -> bool:
     """Check by a trial batch whether a module on the CPU draws random numbers as it trains.
 
     The module is left in training mode; its buffers may change.
     """
-    with seeded("cpu", np.random.default_rng(0)):
-        before = global_states()
+    with temporary_seeds("cpu", np.random.default_rng(0)):
+        before = read_global_states()
         module.train()
         module(batch)
-        return global_states() != before
+        return read_global_states() != before
 
 
-def smallest_batch(module: nn.Module, batch_size: int) -> int:
+def find_smallest_batch(module: nn.Module, batch_size: int) -> int:
     """Find the least number of images that the module can be trained on at a time: 2 with BatchNorm, else 1.
 
     Raises:

@@ -21,17 +21,23 @@ from torch import Tensor
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule, LocalSteps
 from fedgrid.algorithms.updates.source import Arrays, Vector
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
-from fedgrid.engine.federation.own_code import own_code
+from fedgrid.engine.federation.plugin_calls import plugin_call_context
 from fedgrid.engine.federation.seeds import seed_all
 from fedgrid.engine.federation.training import task
-from fedgrid.engine.federation.training.batches import batches, channels_last, draw_moves
+from fedgrid.engine.federation.training.batches import draw_moves, gather_batches, move_channels_last
 from fedgrid.engine.federation.training.confusion import Counts
-from fedgrid.engine.federation.training.evaluation import TEST_BATCH, Logits, predict, set_mode, to_inputs
-from fedgrid.engine.federation.training.layers import reset_norms, smallest_batch
-from fedgrid.engine.federation.training.optimizers import OPTIMIZERS, clip
+from fedgrid.engine.federation.training.evaluation import (
+    TEST_BATCH,
+    Logits,
+    convert_to_inputs,
+    predict_probabilities,
+    set_mode,
+)
+from fedgrid.engine.federation.training.layers import find_smallest_batch, reset_norms
+from fedgrid.engine.federation.training.optimizers import OPTIMIZERS, clip_gradients
 from fedgrid.engine.federation.training.settings import LocalTraining
 
-NOTHING: Arrays = MappingProxyType({})
+NO_ARRAYS: Arrays = MappingProxyType({})
 OPTIMIZER, PERSONAL = "optimizer", "personal"
 """Names of the optimizer's state and of personal entries (`LocalRule.personal`) in a client's memory."""
 
@@ -56,7 +62,7 @@ class LocalResult:
     `personal`, in the order of their ranges; if it is kept, the optimizer's state under `optimizer`: shape
     (W,) of SGD with momentum, (2 W + 1,) of Adam."""
     tested: Counts | None = None
-    """Result of the test that `train` was given; None without one."""
+    """Result of the test that `train_client` was given; None without one."""
     has_own_test: bool = False
     """Whether the rule has a test of its own (`LocalSteps.test`)."""
 
@@ -129,7 +135,7 @@ class ModelInTraining:
     @property
     def reference(self) -> Tensor | None:
         """The server's reference images as inputs, converted at each access; None without any."""
-        return None if self._reference is None else to_inputs(self._reference)
+        return None if self._reference is None else convert_to_inputs(self._reference)
 
     @property
     def features(self) -> Tensor:
@@ -140,11 +146,11 @@ class ModelInTraining:
 
     def snapshot(self) -> Tensor:
         """Copy the complete state, shape (P,)."""
-        return self._flat.snapshot()
+        return self._flat.take_snapshot()
 
     def load(self, state: Tensor | Vector) -> None:
         """Replace the model's state by a snapshot, or by a vector in the layout's order."""
-        self._flat.load(state) if isinstance(state, Tensor) else self._flat.write(state)
+        self._flat.load_snapshot(state) if isinstance(state, Tensor) else self._flat.write_vector(state)
 
     @contextmanager
     def inference(self) -> Iterator[None]:
@@ -158,15 +164,15 @@ class ModelInTraining:
     def examples(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield inputs and labels of all that the client trains on, a test's batch at a time."""
         parts = zip(*(torch.split(tensor, TEST_BATCH) for tensor in self._held), strict=True)
-        return ((to_inputs(images), labels) for images, labels in parts)
+        return ((convert_to_inputs(images), labels) for images, labels in parts)
 
     def tensor(self, vector: Vector) -> Tensor:
         """Convert a vector in the layout's order, shape (W,) or (P,), to a tensor like `weights`."""
-        return self._flat.scatter(vector)
+        return self._flat.scatter_vector(vector)
 
     def vector(self, tensor: Tensor) -> Vector:
         """Convert a tensor like `weights`, or a snapshot, to a vector in the layout's order."""
-        return self._flat.gather(tensor)
+        return self._flat.gather_vector(tensor)
 
     def logits(self, images: Tensor) -> Tensor:
         """Compute the model's outputs for a batch of inputs."""
@@ -175,7 +181,7 @@ class ModelInTraining:
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Compute the mean standard loss of a batch."""
-        return task.loss(logits, labels)
+        return task.compute_loss(logits, labels)
 
     def gradient(self, loss: Tensor) -> Tensor:
         """Compute the gradient of a scalar with respect to `weights`; the next call overwrites it."""
@@ -192,7 +198,7 @@ class ModelInTraining:
         if self._held[1].is_floating_point():
             raise ValueError("there are no class probabilities: the data set has numbers to predict")
         with self.inference():
-            return predict(self._flat.module, images)
+            return predict_probabilities(self._flat.module, images)
 
     def step(self, images: Tensor, labels: Tensor, steps: LocalSteps) -> Tensor:
         """Train on one batch by the hooks of `steps`; give the batch's logits before the step."""
@@ -219,27 +225,27 @@ class ModelInTraining:
 
     def descend(self, gradient: Tensor) -> None:
         """Take one step of the optimizer along a gradient, which may be overwritten."""
-        clip(gradient, self._training.clip_gradient)
-        self._optimizer.step(self.weights, gradient)
+        clip_gradients(gradient, self._training.clip_gradient)
+        self._optimizer.take_step(self.weights, gradient)
 
     def optimizer_memory(self) -> Arrays:
         """Read the optimizer's state, if it is kept and there is any."""
-        memory = self._optimizer.memory() if self._training.keep_optimizer_state else None
+        memory = self._optimizer.read_memory() if self._training.keep_optimizer_state else None
         return {} if memory is None else {OPTIMIZER: memory}
 
 
 @torch.enable_grad()
-def train(
+def train_client(
     flat: FlatModule,
     start: Vector,
     images: Tensor,
     labels: Tensor,
     training: LocalTraining,
     rng: np.random.Generator,
-    memory: Arrays = NOTHING,
+    memory: Arrays = NO_ARRAYS,
     *,
     rule: LocalRule = PLAIN,
-    payload: Arrays = NOTHING,
+    payload: Arrays = NO_ARRAYS,
     reference: Tensor | None = None,
     max_steps: int | None = None,
     test: Callable[[Logits], Counts] | None = None,
@@ -268,16 +274,16 @@ def train(
         ConfigError: batches of one image for a model with BatchNorm.
     """
     size = training.batch_size
-    smallest = smallest_batch(flat.module, training.batch_size)
+    smallest = find_smallest_batch(flat.module, training.batch_size)
     # Children, so that neither augmentation nor dropout changes the order of the images.
     moves, own = rng.spawn(2)
     is_round = max_steps is None
     max_steps = training.local_steps if max_steps is None else max_steps
     # Seeded once a call: all that model and rule draw follows from this client's generator alone.
     seed_all(str(flat.weights.device), own)
-    with own_code(rule, "start", None):
+    with plugin_call_context(rule, "start", None):
         # 1. Load the state, with the client's personal entries in it.
-        flat.write(_restore_own_entries(start, rule, memory))
+        flat.write_vector(_restore_personal_entries(start, rule, memory))
         if is_round and training.buffers == "reset":
             reset_norms(flat.module)
         # 2. Let the rule prepare. Its `start` may change the model, so the parameters are copied after it.
@@ -290,14 +296,14 @@ def train(
         local.note_start(rule)
         # 3. Train. Logits and labels stay on the device: reading a loss would make the CPU wait for each
         # batch.
-        pixels = channels_last(images)
+        pixels = move_channels_last(images)
         logits: list[Tensor] = []
         targets: list[Tensor] = []
         for epoch_index in range(local.num_epochs):
             local.epoch_index = epoch_index
             order = torch.from_numpy(rng.permutation(len(labels))).to(labels.device, non_blocking=True)
             moved = draw_moves(len(order), training.augment, moves, order.device)
-            for begin, inputs in zip(begins, batches(pixels, order, moved, size), strict=False):
+            for begin, inputs in zip(begins, gather_batches(pixels, order, moved, size), strict=False):
                 if len(logits) == local.num_steps:
                     break
                 local.positions = order[begin : begin + size]
@@ -309,19 +315,19 @@ def train(
         own_memory = finished.memory
         local.check_start(rule)
         tested = None if test is None else test(partial(steps.test, local))
-    model = flat.read()
+    model = flat.read_vector()
     return LocalResult(
         model,
-        *_running_means(logits, targets, training.local_epochs if max_steps is None else 1),
+        *_compute_running_means(logits, targets, training.local_epochs if max_steps is None else 1),
         steps=len(logits),
         outputs=outputs,
-        memory={**local.optimizer_memory(), **_own_entries(model, rule), **own_memory},
+        memory={**local.optimizer_memory(), **_read_personal_entries(model, rule), **own_memory},
         tested=tested,
         has_own_test=type(steps).test is not LocalSteps.test,
     )
 
 
-def _restore_own_entries(start: Vector, rule: LocalRule, memory: Arrays) -> Vector:
+def _restore_personal_entries(start: Vector, rule: LocalRule, memory: Arrays) -> Vector:
     """Put the client's personal entries into the model, once it has any."""
     if PERSONAL not in memory or not rule.personal:
         return start
@@ -337,13 +343,13 @@ def _restore_own_entries(start: Vector, rule: LocalRule, memory: Arrays) -> Vect
     return model
 
 
-def _own_entries(model: Vector, rule: LocalRule) -> Arrays:
+def _read_personal_entries(model: Vector, rule: LocalRule) -> Arrays:
     """Read the personal entries of a model for the client's memory."""
     own = [model[first:stop] for first, stop in rule.personal]
     return {PERSONAL: np.concatenate(own)} if own else {}
 
 
-def _running_means(
+def _compute_running_means(
     logits: list[Tensor], labels: list[Tensor], num_epochs: int
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Compute mean loss and accuracy of each epoch from all batches, read back in one go."""
@@ -351,7 +357,7 @@ def _running_means(
         return (nan,) * num_epochs, (nan,) * num_epochs
     outputs = torch.cat(logits).double()
     targets = torch.cat(labels)
-    losses, hits = task.loss(outputs, targets, "none"), task.hits(outputs, targets)
+    losses, hits = task.compute_loss(outputs, targets, "none"), task.find_hits(outputs, targets)
     means = torch.stack([losses, hits.double()]).view(2, num_epochs, -1).mean(dim=2).tolist()
     return tuple(means[0]), tuple(means[1])
 
@@ -365,9 +371,9 @@ def check_finished(rule: LocalRule, result: LocalResult) -> None:
     """
     kinds = {
         "outputs": (set(rule.outputs), result.outputs),
-        "remembers": (set(rule.remembers), _without(result.memory, OPTIMIZER, PERSONAL)),
+        "remembers": (set(rule.remembers), _drop_names(result.memory, OPTIMIZER, PERSONAL)),
     }
-    with own_code(rule, "start", None):
+    with plugin_call_context(rule, "start", None):
         for kind, (declared, returned) in kinds.items():
             # Undeclared arrays would be lost without a word, and the bytes of declared ones are counted.
             if declared != set(returned):
@@ -388,6 +394,6 @@ def check_finished(rule: LocalRule, result: LocalResult) -> None:
                     )
 
 
-def _without(memory: Arrays, *names: str) -> Arrays:
+def _drop_names(memory: Arrays, *names: str) -> Arrays:
     """Drop some names from a client's memory."""
     return {name: array for name, array in memory.items() if name not in names}

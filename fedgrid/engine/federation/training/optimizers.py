@@ -20,12 +20,12 @@ from fedgrid.engine.federation.models.flat_vectors import FlatModule
 from fedgrid.engine.federation.training.settings import LocalTraining
 
 
-def clip(gradient: Tensor, most: float | None) -> None:
+def clip_gradients(gradient: Tensor, max_norm: float | None) -> None:
     """Scale gradients, shape (..., W), down to a norm, like torch's `clip_grad_norm_`; None leaves them."""
-    if most is not None:
+    if max_norm is not None:
         norms = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
         # torch's own 1e-6, without which the bits would differ.
-        gradient.mul_((most / (norms + 1e-6)).clamp(max=1))
+        gradient.mul_((max_norm / (norms + 1e-6)).clamp(max=1))
 
 
 class Sgd:
@@ -42,9 +42,9 @@ class Sgd:
         self._training = training
         self.tensors: list[Tensor] = []
         if training.momentum:
-            self.tensors = [torch.zeros_like(flat.weights) if memory is None else flat.scatter(memory)]
+            self.tensors = [torch.zeros_like(flat.weights) if memory is None else flat.scatter_vector(memory)]
 
-    def step(self, weights: Tensor, gradient: Tensor) -> None:
+    def take_step(self, weights: Tensor, gradient: Tensor) -> None:
         """Take one step along a gradient, shape (W,), which is overwritten; called once a batch."""
         if self._training.weight_decay:
             gradient.add_(weights, alpha=self._training.weight_decay)
@@ -53,9 +53,9 @@ class Sgd:
             gradient = velocity.mul_(self._training.momentum).add_(gradient)
         weights.add_(gradient, alpha=-self._training.learning_rate)
 
-    def memory(self) -> Vector | None:
+    def read_memory(self) -> Vector | None:
         """Read the momentum buffer, shape (W,), in the layout's order; None without momentum."""
-        return self._flat.gather(self.tensors[0]) if self.tensors else None
+        return self._flat.gather_vector(self.tensors[0]) if self.tensors else None
 
 
 class Adam:
@@ -82,22 +82,26 @@ class Adam:
             )
         else:
             mean, square, steps = np.split(memory, [len(flat.weights), 2 * len(flat.weights)])
-            self._mean, self._square, self._steps = flat.scatter(mean), flat.scatter(square), int(steps[0])
+            self._mean, self._square, self._steps = (
+                flat.scatter_vector(mean),
+                flat.scatter_vector(square),
+                int(steps[0]),
+            )
 
-    def step(self, weights: Tensor, gradient: Tensor) -> None:
+    def take_step(self, weights: Tensor, gradient: Tensor) -> None:
         """Take one step along a gradient, shape (W,), which is overwritten; called once a batch."""
         if self._training.weight_decay:
             gradient.add_(weights, alpha=self._training.weight_decay)
         self._steps += 1
-        adam_step(weights, gradient, self._mean, self._square, self._steps, self._training.learning_rate)
+        take_adam_step(weights, gradient, self._mean, self._square, self._steps, self._training.learning_rate)
 
-    def memory(self) -> Vector | None:
+    def read_memory(self) -> Vector | None:
         """Read the moments and the number of steps, shape (2 W + 1,), in the layout's order."""
-        mean, square = self._flat.gather(self._mean), self._flat.gather(self._square)
+        mean, square = self._flat.gather_vector(self._mean), self._flat.gather_vector(self._square)
         return np.concatenate([mean, square, np.array([self._steps], np.float32)])
 
 
-def adam_step(
+def take_adam_step(
     weights: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, steps: int, learning_rate: float
 ) -> None:
     """Take step number `steps`, from 1, of Adam; all tensors are of one shape, and change.
@@ -129,9 +133,9 @@ class StackedSgd(Sgd):
     def __init__(self, weights: Tensor, training: LocalTraining, memories: Mapping[int, Vector]) -> None:
         """Continue from the memories by slot; the other slots start fresh."""
         self._training = training
-        self.tensors = [_fill(weights, memories)] if training.momentum else []
+        self.tensors = [_stack_memories(weights, memories)] if training.momentum else []
 
-    def memory(self) -> NDArray[Any] | None:
+    def read_memory(self) -> NDArray[Any] | None:
         """Read the momentum buffers, shape (S, W); None without momentum."""
         return self.tensors[0].cpu().numpy() if self.tensors else None
 
@@ -143,15 +147,15 @@ class StackedAdam:
         """Continue from the memories by slot; the other slots start fresh."""
         self._training = training
         size = weights.shape[1]
-        self._mean = _fill(weights, {slot: memory[:size] for slot, memory in memories.items()})
-        self._square = _fill(weights, {slot: memory[size:-1] for slot, memory in memories.items()})
-        # Float64, as the Python floats of `adam_step`.
+        self._mean = _stack_memories(weights, {slot: memory[:size] for slot, memory in memories.items()})
+        self._square = _stack_memories(weights, {slot: memory[size:-1] for slot, memory in memories.items()})
+        # Float64, as the Python floats of `take_adam_step`.
         self._steps_S1 = torch.zeros(len(weights), 1, dtype=torch.float64, device=weights.device)
         for slot, memory in memories.items():
             self._steps_S1[slot] = float(memory[-1])
         self.tensors = [self._mean, self._square, self._steps_S1]
 
-    def step(self, weights: Tensor, gradient: Tensor) -> None:
+    def take_step(self, weights: Tensor, gradient: Tensor) -> None:
         """Take one step along the gradients, shape (S, W), which are overwritten; called once a batch."""
         if self._training.weight_decay:
             gradient.add_(weights, alpha=self._training.weight_decay)
@@ -163,12 +167,12 @@ class StackedAdam:
         denominator = torch.sqrt(self._square, out=gradient).div_(scales_S1).add_(Adam.EPSILON)
         weights.sub_(sizes_S1 * self._mean / denominator)
 
-    def memory(self) -> NDArray[Any] | None:
+    def read_memory(self) -> NDArray[Any] | None:
         """Read moments and numbers of steps, shape (S, 2 W + 1)."""
         return torch.cat([self._mean, self._square, self._steps_S1.float()], 1).cpu().numpy()
 
 
-def _fill(weights: Tensor, memories: Mapping[int, Vector]) -> Tensor:
+def _stack_memories(weights: Tensor, memories: Mapping[int, Vector]) -> Tensor:
     """Stack the slots' memories as rows of a tensor like `weights`, zero where there is none."""
     filled = torch.zeros_like(weights, requires_grad=False)
     for slot, memory in memories.items():

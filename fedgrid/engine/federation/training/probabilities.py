@@ -27,7 +27,7 @@ class Outputs:
             np.concatenate([self.logits_NL, other.logits_NL]), np.concatenate([self.label_N, other.label_N])
         )
 
-    def scores(self) -> dict[str, float]:
+    def compute_scores(self) -> dict[str, float]:
         """Compute the `record_names.PROBABILITY_SCORES`; NaN without images, and if a logit is not finite."""
         if not len(self.label_N) or not np.isfinite(self.logits_NL).all():
             return {"auc": nan, "ece": nan}
@@ -37,12 +37,12 @@ class Outputs:
         probability_NL = exponential_NL / exponential_NL.sum(axis=1, keepdims=True)
         hit_N = self.logits_NL.argmax(axis=1) == self.label_N
         return {
-            "auc": auc(probability_NL, self.label_N),
-            "ece": calibration_error(probability_NL.max(axis=1), hit_N),
+            "auc": compute_auc(probability_NL, self.label_N),
+            "ece": compute_calibration_error(probability_NL.max(axis=1), hit_N),
         }
 
 
-def auc(probability_NL: NDArray[np.float64], label_N: NDArray[np.int64]) -> float:
+def compute_auc(probability_NL: NDArray[np.float64], label_N: NDArray[np.int64]) -> float:
     """Compute the area under the ROC curve, one class against the rest, mean over the classes of the labels.
 
     Of a class it is the probability that an image of it has a larger probability of it than one of the rest;
@@ -61,7 +61,7 @@ def auc(probability_NL: NDArray[np.float64], label_N: NDArray[np.int64]) -> floa
     return float(np.mean(areas))
 
 
-def calibration_error(confidence_N: NDArray[np.float64], hit_N: NDArray[np.bool_]) -> float:
+def compute_calibration_error(confidence_N: NDArray[np.float64], hit_N: NDArray[np.bool_]) -> float:
     """Compute the expected calibration error with `BINS` bins of equal width, the upper limit part of each.
 
     The mean over images of |accuracy - mean confidence| of an image's bin, where the confidence is the

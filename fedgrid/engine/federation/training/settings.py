@@ -13,9 +13,9 @@ Augment = Literal["crop", "flip"]
 Precision = Literal["float32", "bfloat16"]
 PAD = 4
 """Pixels on each side of an image that is cropped at random."""
-MOST_STACKED = 10_000
+MAX_STACKED = 10_000
 """Most clients in a stack."""
-MOST = 1_000_000
+MAX_COUNT = 1_000_000
 """Most rounds, or epochs in a round: more are a typing error."""
 
 
@@ -33,12 +33,12 @@ class Schedule(Section):
     kind: Literal["constant", "step", "cosine"] = "constant"
     """`step` multiplies the rate by `factor` after `every` rounds. `cosine` lowers it towards 0 along half a
     cosine of `rounds` rounds, whatever the run's own number; later rounds have the rate of the last one."""
-    warmup: Annotated[int, Field(ge=0, le=MOST, strict=True)] = 0
+    warmup: Annotated[int, Field(ge=0, le=MAX_COUNT, strict=True)] = 0
     """Rounds in which the rate grows linearly, the last of which has the full rate. They are the first of a
     cosine's `rounds`; a step's `every` counts after them."""
-    rounds: Annotated[PositiveInt, Field(le=MOST)] | None = None
+    rounds: Annotated[PositiveInt, Field(le=MAX_COUNT)] | None = None
     """Length of a cosine in rounds, with its warm-up."""
-    every: Annotated[PositiveInt, Field(le=MOST)] | None = None
+    every: Annotated[PositiveInt, Field(le=MAX_COUNT)] | None = None
     """Rounds between two steps."""
     factor: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Factor of the rate at a step."""
@@ -75,7 +75,7 @@ class Schedule(Section):
 class LocalTraining(Section):
     """Local training of a client in a round. Values for each data set: Table 3 of the OCFL papers."""
 
-    local_epochs: Annotated[PositiveInt, Field(le=MOST)] = 3
+    local_epochs: Annotated[PositiveInt, Field(le=MAX_COUNT)] = 3
     """Passes of a client over its training images in a round."""
     batch_size: PositiveInt
     """Images in a batch."""
@@ -105,12 +105,12 @@ class LocalTraining(Section):
     significant bits instead of 24. Weights, optimizer, BatchNorm's statistics, logits and losses are float32
     in either."""
 
-    stacked: Annotated[PositiveInt, Field(le=MOST_STACKED)] = 1
+    stacked: Annotated[PositiveInt, Field(le=MAX_STACKED)] = 1
     """Number of clients that train at once in one process, as one model: clients 0 to S - 1, then S to 2 S
     - 1 ... Their numbers are those of one after the other (1) but for the last bits; only for plain
     training."""
 
-    local_steps: Annotated[PositiveInt, Field(le=MOST)] | None = None
+    local_steps: Annotated[PositiveInt, Field(le=MAX_COUNT)] | None = None
     """Optimizer steps of a client in a round, a batch each, in place of `local_epochs`, which is then 1. Once
     all its images have been used, the batches go on in a new order."""
     schedule: Schedule = Schedule()
@@ -213,10 +213,10 @@ class LocalTraining(Section):
 class Length(Section):
     """Length of a run in rounds."""
 
-    rounds: Annotated[PositiveInt, Field(le=MOST)]
+    rounds: Annotated[PositiveInt, Field(le=MAX_COUNT)]
     """Number of rounds of the run."""
 
-    stop_after: Annotated[PositiveInt, Field(le=MOST)] | None = None
+    stop_after: Annotated[PositiveInt, Field(le=MAX_COUNT)] | None = None
     """Rounds without a better one after which the run ends early, after a test: by the mean of the clients'
     personalised accuracies (loss, where numbers are predicted) on validation images, so `split.scored_on` has
     to be `validation`. None: the run has all rounds."""

@@ -22,20 +22,20 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from fedgrid.algorithms.updates.source import Arrays, Vector
-from fedgrid.engine.federation.models.flat_vectors import buffers_of, parameters_of
+from fedgrid.engine.federation.models.flat_vectors import find_buffers, find_parameters
 from fedgrid.engine.federation.training import task
 from fedgrid.engine.federation.training.batches import (
     Moves,
-    blocks,
-    channels_first,
-    channels_last,
+    divide_into_blocks,
     draw_moves,
-    gather,
+    gather_images,
+    move_channels_first,
+    move_channels_last,
 )
-from fedgrid.engine.federation.training.evaluation import to_inputs
-from fedgrid.engine.federation.training.layers import MaskedNorm, mask_norms, smallest_batch
-from fedgrid.engine.federation.training.local import NOTHING, OPTIMIZER, LocalResult
-from fedgrid.engine.federation.training.optimizers import STACKED_OPTIMIZERS, StackedOptimizer, clip
+from fedgrid.engine.federation.training.evaluation import convert_to_inputs
+from fedgrid.engine.federation.training.layers import MaskedNorm, find_smallest_batch, mask_norms
+from fedgrid.engine.federation.training.local import NO_ARRAYS, OPTIMIZER, LocalResult
+from fedgrid.engine.federation.training.optimizers import STACKED_OPTIMIZERS, StackedOptimizer, clip_gradients
 from fedgrid.engine.federation.training.settings import LocalTraining
 
 
@@ -68,7 +68,7 @@ class Stack:
         self.module = mask_norms(module)
         self.module.train()
         self._norms = [layer for layer in self.module.modules() if isinstance(layer, MaskedNorm)]
-        named, buffers = parameters_of(module), buffers_of(module)
+        named, buffers = find_parameters(module), find_buffers(module)
         sizes = [tensor.numel() for tensor in named.values()]
         first = next(iter(named.values()))
         self.num_slots = num_slots
@@ -84,7 +84,7 @@ class Stack:
         }
 
     @torch.no_grad()
-    def write(self, starts: Mapping[int, Vector]) -> None:
+    def write_states(self, starts: Mapping[int, Vector]) -> None:
         """Copy states, shape (P,), into their slots; the other slots become zero."""
         self.weights.zero_()
         num_weights = self.weights.shape[1]
@@ -99,23 +99,23 @@ class Stack:
                 buffer[slot].copy_(values if buffer.is_floating_point() else values.round())
 
     @torch.no_grad()
-    def read(self) -> NDArray[Any]:
+    def read_states(self) -> NDArray[Any]:
         """Read the states of all slots, float32, shape (S, P)."""
         buffers = [buffer.view(self.num_slots, -1).float() for buffer in self.buffers.values()]
         states: NDArray[Any] = torch.cat([self.weights, *buffers], 1).cpu().numpy()
         return states
 
-    def logits(self, images: Tensor, mask_SB: Tensor) -> Tensor:
+    def compute_logits(self, images: Tensor, mask_SB: Tensor) -> Tensor:
         """Compute the models' outputs, (S, B, L), for inputs of shape (S, B, channels, height, width)."""
-        return vmap(self._logits_of_one)(self._parameters, self.buffers, images, mask_SB)
+        return vmap(self._compute_one)(self._parameters, self.buffers, images, mask_SB)
 
-    def gradient(self, loss: Tensor) -> Tensor:
+    def compute_gradient(self, loss: Tensor) -> Tensor:
         """Compute the gradient of a scalar with respect to `weights`, shape (S, W)."""
         # A parameter that the loss does not reach has a gradient of zero, as in `local.train`.
         parts = torch.autograd.grad(loss, list(self._parameters.values()), materialize_grads=True)
         return torch.cat([part.reshape(self.num_slots, -1) for part in parts], 1)
 
-    def _logits_of_one(
+    def _compute_one(
         self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], images: Tensor, mask_B: Tensor
     ) -> Tensor:
         """Compute the outputs of one model; vmap runs it once for all slots."""
@@ -144,9 +144,9 @@ def train_together(
         ConfigError: batches of one image for a model with BatchNorm.
     """
     size = training.batch_size
-    used = _images_used(members, smallest_batch(stack.module, size), size)
+    used = _count_images(members, find_smallest_batch(stack.module, size), size)
     used_S = torch.tensor([used.get(slot, 0) for slot in range(stack.num_slots)]).to(stack.weights.device)
-    stack.write({slot: member.start for slot, member in members.items()})
+    stack.write_states({slot: member.start for slot, member in members.items()})
     memories = {
         slot: member.memory[OPTIMIZER] for slot, member in members.items() if OPTIMIZER in member.memory
     }
@@ -159,23 +159,25 @@ def train_together(
     logits: list[Tensor] = []
     targets: list[Tensor] = []
     for _ in range(training.local_epochs):
-        orders = _orders(members, used, moves, training, stack.weights.device)
-        labels = _labels(stack, members, orders, num_images)
-        shown = _batches(stack, members, orders, num_images, size)
+        orders = _draw_orders(members, used, moves, training, stack.weights.device)
+        labels = _gather_labels(stack, members, orders, num_images)
+        shown = _gather_batches(stack, members, orders, num_images, size)
         for begin, pixels in zip(range(0, num_images, size), shown, strict=True):
             batch = slice(begin, begin + size)
-            inputs = to_inputs(channels_first(pixels))
+            inputs = convert_to_inputs(move_channels_first(pixels))
             counts_S = (used_S - begin).clamp(0, size)
             # Known without the device: it saves the copies of all tensors while every client still has
             # images.
             is_any_done = begin >= min(used.values())
             logits.append(
-                _step(stack, optimizer, training, inputs, labels[:, batch], counts_S, is_any_done=is_any_done)
+                _train_on_batch(
+                    stack, optimizer, training, inputs, labels[:, batch], counts_S, is_any_done=is_any_done
+                )
             )
             targets.append(labels[:, batch])
-    states_SP = stack.read()
-    losses_SE, accuracies_SE = _running_means(logits, targets, used_S, training)
-    optimizer_memory = optimizer.memory() if training.keep_optimizer_state else None
+    states_SP = stack.read_states()
+    losses_SE, accuracies_SE = _compute_running_means(logits, targets, used_S, training)
+    optimizer_memory = optimizer.read_memory() if training.keep_optimizer_state else None
     return {
         slot: LocalResult(
             # Copies: a view of one row would hold the states of all slots in memory.
@@ -183,21 +185,21 @@ def train_together(
             losses=tuple(losses_SE[slot]),
             accuracies=tuple(accuracies_SE[slot]),
             steps=training.local_epochs * -(-used[slot] // size),
-            outputs=NOTHING,
-            memory=NOTHING if optimizer_memory is None else {OPTIMIZER: optimizer_memory[slot].copy()},
+            outputs=NO_ARRAYS,
+            memory=NO_ARRAYS if optimizer_memory is None else {OPTIMIZER: optimizer_memory[slot].copy()},
         )
         for slot in members
     }
 
 
-def _images_used(members: Mapping[int, Member], least: int, size: int) -> dict[int, int]:
+def _count_images(members: Mapping[int, Member], min_images: int, size: int) -> dict[int, int]:
     """Count the images of an epoch by slot: all, without a last batch of fewer than `least`."""
     have = {slot: len(member.labels) for slot, member in members.items()}
-    return {slot: count - (count % size if count % size < least else 0) for slot, count in have.items()}
+    return {slot: count - (count % size if count % size < min_images else 0) for slot, count in have.items()}
 
 
 @dataclass(frozen=True)
-class _Order:
+class _EpochOrder:
     """A client's images of an epoch, in its order."""
 
     places: Tensor
@@ -205,18 +207,18 @@ class _Order:
     moves: Moves | None
     """Offsets and flips of the images; None: none."""
 
-    def part(self, where: slice) -> "_Order":
+    def select_part(self, where: slice) -> "_EpochOrder":
         """Select some of the epoch's images."""
-        return _Order(self.places[where], self.moves and self.moves.part(where))
+        return _EpochOrder(self.places[where], self.moves and self.moves.select_part(where))
 
 
-def _orders(
+def _draw_orders(
     members: Mapping[int, Member],
     used: Mapping[int, int],
     moves: Mapping[int, np.random.Generator],
     training: LocalTraining,
     device: torch.device,
-) -> dict[int, _Order]:
+) -> dict[int, _EpochOrder]:
     """Draw each client's order of an epoch, and the moves of its images."""
     orders = {}
     for slot, member in members.items():
@@ -224,12 +226,12 @@ def _orders(
         places = torch.from_numpy(member.rng.permutation(count)).to(device, non_blocking=True)
         drawn = draw_moves(count, training.augment, moves[slot], device)
         # Drawn for all images, then cut: the same numbers are drawn as by `local.train`.
-        orders[slot] = _Order(places, drawn).part(slice(used[slot]))
+        orders[slot] = _EpochOrder(places, drawn).select_part(slice(used[slot]))
     return orders
 
 
-def _labels(
-    stack: Stack, members: Mapping[int, Member], orders: Mapping[int, _Order], num_images: int
+def _gather_labels(
+    stack: Stack, members: Mapping[int, Member], orders: Mapping[int, _EpochOrder], num_images: int
 ) -> Tensor:
     """Gather the labels of an epoch's images, shape (S, N)."""
     dtype = next(iter(members.values())).labels.dtype
@@ -239,24 +241,24 @@ def _labels(
     return labels
 
 
-def _batches(
-    stack: Stack, members: Mapping[int, Member], orders: Mapping[int, _Order], num_images: int, size: int
+def _gather_batches(
+    stack: Stack, members: Mapping[int, Member], orders: Mapping[int, _EpochOrder], num_images: int, size: int
 ) -> Iterator[Tensor]:
     """Gather the images of each batch, shape (S, B, H, W, C); those that a client lacks are zeros."""
-    pixels = {slot: channels_last(member.images) for slot, member in members.items()}
+    pixels = {slot: move_channels_last(member.images) for slot, member in members.items()}
     like = next(iter(pixels.values()))
     shape = like.shape[1:]
-    for block in blocks(num_images, size, stack.num_slots * size * prod(shape)):
+    for block in divide_into_blocks(num_images, size, stack.num_slots * size * prod(shape)):
         count = min(block.stop, num_images) - block.start
         images = torch.zeros(stack.num_slots, count, *shape, dtype=like.dtype, device=like.device)
         for slot, order in orders.items():
-            due = order.part(block)
-            images[slot, : len(due.places)] = gather(pixels[slot], due.places, due.moves)
+            due = order.select_part(block)
+            images[slot, : len(due.places)] = gather_images(pixels[slot], due.places, due.moves)
         for batch in torch.split(images, size, dim=1):
             yield batch.contiguous()
 
 
-def _step(
+def _train_on_batch(
     stack: Stack,
     optimizer: StackedOptimizer,
     training: LocalTraining,
@@ -268,17 +270,17 @@ def _step(
 ) -> Tensor:
     """Train each client on the first `counts_S` images of its batch; give the logits before the step."""
     mask_SB = torch.arange(labels_SB.shape[1], device=counts_S.device) < counts_S[:, None]
-    logits = stack.logits(inputs, mask_SB)
-    losses_SB = task.loss(logits.flatten(0, 1), labels_SB.flatten(), "none")
+    logits = stack.compute_logits(inputs, mask_SB)
+    losses_SB = task.compute_loss(logits.flatten(0, 1), labels_SB.flatten(), "none")
     losses_SB = torch.where(mask_SB, losses_SB.view_as(labels_SB), 0)
     # The sum over clients of their mean losses: each client's part of the gradient depends on its own loss
     # alone.
-    gradient = stack.gradient((losses_SB.sum(1) / counts_S.clamp(min=1)).sum())
+    gradient = stack.compute_gradient((losses_SB.sum(1) / counts_S.clamp(min=1)).sum())
     with torch.no_grad():
-        clip(gradient, training.clip_gradient)
+        clip_gradients(gradient, training.clip_gradient)
         tensors = [stack.weights, *optimizer.tensors]
         before = [tensor.clone() for tensor in tensors] if is_any_done else tensors
-        optimizer.step(stack.weights, gradient)
+        optimizer.take_step(stack.weights, gradient)
         if is_any_done:
             # A client that has no image left must not move: momentum and Adam would take a step on a zero
             # gradient.
@@ -287,7 +289,7 @@ def _step(
     return logits.detach()
 
 
-def _running_means(
+def _compute_running_means(
     logits: Sequence[Tensor], labels: Sequence[Tensor], used_S: Tensor, training: LocalTraining
 ) -> tuple[list[list[float]], list[list[float]]]:
     """Compute mean loss and accuracy of each slot's epochs, shapes (S, E), read back in one go."""
@@ -300,9 +302,9 @@ def _running_means(
         torch.stack(list(batches)).view(num_epochs, -1, *batches[0].shape).transpose(1, 2).flatten(2, 3)
         for batches in (logits, labels)
     )
-    losses = task.loss(outputs.flatten(0, 2).double(), targets.flatten(), "none")
+    losses = task.compute_loss(outputs.flatten(0, 2).double(), targets.flatten(), "none")
     counted = torch.arange(targets.shape[2], device=used_S.device) < used_S[:, None]
-    hits = task.hits(outputs, targets)
+    hits = task.find_hits(outputs, targets)
     sums = [
         torch.where(counted, values.view_as(targets).double(), 0).sum(2) / used_S for values in (losses, hits)
     ]

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 
-def loss(outputs: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
+def compute_loss(outputs: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
     """Compute the cross-entropy in nats of classes, or the squared error of numbers.
 
     Args:
@@ -27,7 +27,7 @@ def loss(outputs: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
     return functional.cross_entropy(outputs, labels, reduction=reduction)
 
 
-def hits(outputs: Tensor, labels: Tensor) -> Tensor:
+def find_hits(outputs: Tensor, labels: Tensor) -> Tensor:
     """Find which predictions are right, in the labels' shape; NaN for numbers, which none meets exactly."""
     if labels.is_floating_point():
         return torch.full_like(labels, nan)

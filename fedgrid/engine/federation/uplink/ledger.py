@@ -1,9 +1,9 @@
 """The privacy that the clients of a run spend in one round, and what they can still pay for.
 
-With a budget (`privacy.epsilon`) a client whose epsilon would rise above it sends nothing any more. Each
-client has its own, so a newcomer begins with all of it. A run goes on until its last round: once no client
-can pay, its models stay as they are. What a round costs is known before it, since clients add the noise
-themselves.
+With a budget (`privacy.compute_epsilon`) a client whose epsilon would rise above it sends nothing any more.
+Each client has its own, so a newcomer begins with all of it. A run goes on until its last round: once no
+client can pay, its models stay as they are. What a round costs is known before it, since clients add the
+noise themselves.
 
 Source: Mironov, Renyi Differential Privacy, CSF 2017, arXiv:1702.07476, Corollary 3 (the Gaussian mechanism)
 and Proposition 1 (composition); the conversion is Theorem 21 of Balle et al., Hypothesis Testing
@@ -31,8 +31,8 @@ from fedgrid.algorithms.contract.orders import Message, Order, Payload
 from fedgrid.engine.federation.errors import FinalError
 from fedgrid.engine.federation.record_names import CLUSTER_EPSILON, EPSILON
 from fedgrid.engine.federation.uplink.privacy import CentralNoise, Privacy, is_private
-from fedgrid.engine.federation.uplink.replies import covered
-from fedgrid.engine.federation.uplink.steps import UplinkStep, clip_of, noise_of
+from fedgrid.engine.federation.uplink.replies import list_covered_outputs
+from fedgrid.engine.federation.uplink.steps import UplinkStep, find_clip, find_noise_multiplier
 
 ORDERS = np.array([1 + tenths / 10 for tenths in range(1, 100)] + list(range(12, 64)))
 """Orders of the Renyi divergences, as in opacus."""
@@ -40,7 +40,7 @@ Spent: TypeAlias = NDArray[np.float64]
 """Squared distances so far, shape (K,); infinite once a client has sent something that no noise covers."""
 
 
-def epsilon(spent: float, delta: float) -> float:
+def compute_epsilon(spent: float, delta: float) -> float:
     """Compute the least epsilon of a Gaussian mechanism with this squared distance, over all `ORDERS`.
 
     0 and infinity stay as they are; with `delta` of the usual size nothing is below 0.
@@ -62,7 +62,7 @@ class Accountant:
     uplink: Sequence[UplinkStep] = ()
     seed: int = 0
     """The run's root seed."""
-    sends: bool = True
+    sends_updates: bool = True
     """Whether clients send updates at all; an algorithm of local training only has none."""
     message: Message | None = None
     """The message about their data that clients send before their first round; None: they send none."""
@@ -76,7 +76,7 @@ class Accountant:
         # far.
         return 2.0 if self.privacy.neighbours == "replaced" else 1.0
 
-    def charges(
+    def compute_charges(
         self, messages: Mapping[int, Payload], round_index: int, again: Collection[int] = ()
     ) -> dict[int, float]:
         """Compute the squared distance of what each client has sent before a round trains.
@@ -97,37 +97,40 @@ class Accountant:
                 squares[client] = self.message.squared_distance(payload, self.scale, again=client in again)
         encoder = self.message.encoder
         if encoder is not None and round_index == 0:
-            of_update = (self.scale / encoder.noise) ** 2 if encoder.noise else inf
+            update_square = (self.scale / encoder.noise) ** 2 if encoder.noise else inf
             for client, count in self.encoder_updates.items():
-                squares[client] = squares.get(client, 0.0) + count * of_update
+                squares[client] = squares.get(client, 0.0) + count * update_square
         return squares
 
     @property
-    def uncovered(self) -> str:
+    def uncovered_action(self) -> str:
         """What clients do before they train that no noise covers, as a verb phrase for a warning."""
         encoder = None if self.message is None else self.message.encoder
         if self.encoder_updates and encoder is not None and not encoder.noise:
             return "train the encoder (algorithm.encoder.noise is 0)"
         return "describe their data"
 
-    def distances(self, orders: Iterable[Order]) -> dict[int, float]:
+    def compute_distances(self, orders: Iterable[Order]) -> dict[int, float]:
         """Compute the distance of what each client's order has it send, in deviations of its noise.
 
         An update and the rule's k other arrays are each clipped and noised alone, so their distances add up
         as sqrt(1 + k).
         """
-        noise = noise_of(self.uplink)
+        noise = find_noise_multiplier(self.uplink)
         return {
-            order.client: inf if order.tells_fit else sqrt(1 + len(covered(order.rule, self.uplink))) / noise
-            for order in (orders if self.sends else ())
+            order.client: inf
+            if order.reveals_fit
+            else sqrt(1 + len(list_covered_outputs(order.rule, self.uplink))) / noise
+            for order in (orders if self.sends_updates else ())
         }
 
 
 class Ledger:
     """What one round costs each client. Without noise nothing is counted, and every client can pay.
 
-    Its methods are called in this order: `can_pay`, `charge`, `affordable` while the round is planned,
-    `settle` after the server has aggregated, then `of_round` and `of_clients` for the records.
+    Its methods are called in this order: `select_payers`, `charge_messages`, `select_affordable` while the
+    round is planned, `charge_updates` after the server has aggregated, then `build_round_columns` and
+    `build_client_columns` for the records.
     """
 
     def __init__(
@@ -148,25 +151,25 @@ class Ledger:
             # A copy: the state of the round before must stay as it is, because a failed round starts again
             # from it.
             self.spent_K = np.zeros(num_clients) if spent_K is None else spent_K.copy()
-        clip = clip_of(accountant.uplink)
+        clip = find_clip(accountant.uplink)
         multiplier = self._privacy.central_noise
         if multiplier and clip is not None:
             self.noise = CentralNoise(multiplier, clip, accountant.seed, round_index)
 
-    def can_pay(self, clients: Sequence[int]) -> Sequence[int]:
+    def select_payers(self, clients: Sequence[int]) -> Sequence[int]:
         """Select those of `clients` that can pay for one more message."""
         message = self._accountant.message
         if self._privacy.epsilon is None or message is None:
             return clients
         cost = message.squared_distance({}, 1.0, again=True)
-        return [client for client in clients if self._after(client, cost) <= self._privacy.epsilon]
+        return [client for client in clients if self._project_epsilon(client, cost) <= self._privacy.epsilon]
 
-    def charge(self, messages: Mapping[int, Payload], again: Collection[int]) -> None:
+    def charge_messages(self, messages: Mapping[int, Payload], again: Collection[int]) -> None:
         """Charge what clients have sent before the round trains; `again` had sent a message before."""
-        self._charges = self._accountant.charges(messages, self._round_index, again)
-        self._add(self._charges)
+        self._charges = self._accountant.compute_charges(messages, self._round_index, again)
+        self._add_squares(self._charges)
 
-    def affordable(self, orders: Sequence[Order]) -> Sequence[Order]:
+    def select_affordable(self, orders: Sequence[Order]) -> Sequence[Order]:
         """Select the orders that leave their client within its budget.
 
         Raises:
@@ -175,12 +178,12 @@ class Ledger:
         budget = self._privacy.epsilon
         if budget is None:
             return orders
-        after = self._after_updates(orders)
+        after = self._project_epsilons(orders)
         # Only in round 1 is it a mistake of the user's: later rounds end with clients that have spent their
         # budget.
         if self._before_K is None and min(after.values(), default=0.0) > budget:
             least = min(after.values())
-            before = min(self._after(client, 0.0) for client in after)
+            before = min(self._project_epsilon(client, 0.0) for client in after)
             advice = "no noise covers what they send" if isinf(least) else "raise the budget or the noise"
             raise FinalError(
                 f"privacy.epsilon = {budget:g}: no client can pay for round 1: its epsilon is {before:.3g} "
@@ -188,7 +191,7 @@ class Ledger:
             )
         return [order for order in orders if after[order.client] <= budget]
 
-    def settle(self, orders: Sequence[Order], replied: Iterable[int]) -> tuple[str, ...]:
+    def charge_updates(self, orders: Sequence[Order], replied: Iterable[int]) -> tuple[str, ...]:
         """Charge the round's updates, once the server has aggregated them; return warnings.
 
         Args:
@@ -201,21 +204,22 @@ class Ledger:
             by_client = {order.client: order for order in orders}
             # Noise at the clients: each one that replied pays. Noise at the server: each one in a mean that
             # it released.
-            distances = self._accountant.distances([by_client[client] for client in replied])
+            distances = self._accountant.compute_distances([by_client[client] for client in replied])
         else:
-            distances = self.noise.spent()
+            distances = self.noise.compute_distances()
         scale = self._accountant.scale
-        self._add({client: (scale * distance) ** 2 for client, distance in distances.items()})
-        return (*self._uncovered(orders), *self._exhausted(orders))
+        self._add_squares({client: (scale * distance) ** 2 for client, distance in distances.items()})
+        return (*self._warn_uncovered(orders), *self._warn_exhausted(orders))
 
-    def of_round(self) -> Mapping[str, float]:
-        """Build the columns of the round's row, after `settle`: the largest epsilon of any client."""
+    def build_round_columns(self) -> Mapping[str, float]:
+        """Build the columns of the round's row, after `charge_updates`: the largest epsilon of any client."""
         if self.spent_K is None:
             return {}
-        return {EPSILON: epsilon(float(self.spent_K.max()), self._privacy.delta)}
+        return {EPSILON: compute_epsilon(float(self.spent_K.max()), self._privacy.delta)}
 
-    def of_clients(self, labels_K: Labels) -> Sequence[Mapping[str, float]]:
-        """Build the columns of the clients' rows, after `settle`: its epsilon, and that of its cluster.
+    def build_client_columns(self, labels_K: Labels) -> Sequence[Mapping[str, float]]:
+        """Build the columns of the clients' rows, after `charge_updates`: its epsilon, and that of its
+        cluster.
 
         Members of a cluster that each add noise of their own spend the sum of their squares. Under the
         server's noise their distances add up at most, as they do for members of equal weight that took part
@@ -226,34 +230,36 @@ class Ledger:
         power = 1 if self._privacy.central_noise == 0 else 2
         totals = np.bincount(labels_K, self.spent_K ** (1 / power)) ** power
         delta = self._privacy.delta
-        of_clusters = [epsilon(total, delta) for total in totals.tolist()]
+        cluster_epsilons = [compute_epsilon(total, delta) for total in totals.tolist()]
         return [
-            {EPSILON: epsilon(spent, delta), CLUSTER_EPSILON: of_clusters[label]}
+            {EPSILON: compute_epsilon(spent, delta), CLUSTER_EPSILON: cluster_epsilons[label]}
             for spent, label in zip(self.spent_K.tolist(), labels_K.tolist(), strict=True)
         ]
 
-    def _add(self, squares: Mapping[int, float]) -> None:
+    def _add_squares(self, squares: Mapping[int, float]) -> None:
         """Add squared distances to what clients have spent; without noise nothing happens."""
         if self.spent_K is not None:
             for client, squared in squares.items():
                 self.spent_K[client] += squared
 
-    def _after(self, client: int, squared: float) -> float:
+    def _project_epsilon(self, client: int, squared: float) -> float:
         """Compute a client's epsilon after a further release.
 
         `squared` is the squared distance of the release in deviations of its noise, if neighbours are one
         clip apart.
         """
         assert self.spent_K is not None, "a budget needs noise"
-        return epsilon(float(self.spent_K[client]) + self._accountant.scale**2 * squared, self._privacy.delta)
+        return compute_epsilon(
+            float(self.spent_K[client]) + self._accountant.scale**2 * squared, self._privacy.delta
+        )
 
-    def _after_updates(self, orders: Sequence[Order]) -> dict[int, float]:
+    def _project_epsilons(self, orders: Sequence[Order]) -> dict[int, float]:
         """Compute each client's epsilon if it sends what its order demands."""
-        costs = self._accountant.distances(orders)
+        costs = self._accountant.compute_distances(orders)
         clients = [order.client for order in orders]
-        return {client: self._after(client, costs.get(client, 0.0) ** 2) for client in clients}
+        return {client: self._project_epsilon(client, costs.get(client, 0.0) ** 2) for client in clients}
 
-    def _uncovered(self, orders: Iterable[Order]) -> Iterable[str]:
+    def _warn_uncovered(self, orders: Iterable[Order]) -> Iterable[str]:
         """Warn in the first round of what no noise covers."""
         trusted = self._privacy.central_noise > 0
         if trusted and self._before_K is None:
@@ -262,19 +268,19 @@ class Ledger:
             return
         what = None
         if any(map(isinf, self._charges.values())):
-            what = self._accountant.uncovered
-        elif not trusted and any(order.tells_fit for order in orders):
+            what = self._accountant.uncovered_action
+        elif not trusted and any(order.reveals_fit for order in orders):
             what = "tell how models fit their images"
         if what is not None:
             yield f"clients {what}, which no noise covers: their epsilon is infinite"
 
-    def _exhausted(self, orders: Sequence[Order]) -> Iterable[str]:
+    def _warn_exhausted(self, orders: Sequence[Order]) -> Iterable[str]:
         """Warn in the last round that some clients can pay for."""
         budget = self._privacy.epsilon
         if budget is None:
             return
         # The next round's orders are not drawn yet, so those of this round stand for them.
-        if last := sum(after > budget for after in self._after_updates(orders).values()):
+        if last := sum(after > budget for after in self._project_epsilons(orders).values()):
             yield (
                 f"{last} of the {len(orders)} clients asked have spent their budget of epsilon "
                 f"{budget:g}: they send nothing from now on"

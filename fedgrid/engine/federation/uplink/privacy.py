@@ -11,8 +11,8 @@ from pydantic import Field
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.updates.source import UPDATE, Vector
 from fedgrid.engine.federation.inputs import Inputs
-from fedgrid.engine.federation.seeds import generator
-from fedgrid.engine.federation.uplink.steps import UplinkStep, clip_of, noise_of
+from fedgrid.engine.federation.seeds import make_generator
+from fedgrid.engine.federation.uplink.steps import UplinkStep, find_clip, find_noise_multiplier
 
 
 class Privacy(Section):
@@ -34,10 +34,10 @@ class Privacy(Section):
 
 def is_private(uplink: Sequence[UplinkStep], privacy: Privacy) -> bool:
     """Check whether there is noise anywhere, so that epsilons are recorded."""
-    return bool(noise_of(uplink) or privacy.central_noise)
+    return bool(find_noise_multiplier(uplink) or privacy.central_noise)
 
 
-def problem(
+def find_privacy_problem(
     uplink: Sequence[UplinkStep],
     privacy: Privacy,
     averages_updates: bool,
@@ -55,12 +55,12 @@ def problem(
         inputs: What an example is.
         num_classes: Number of classes, L.
     """
-    if privacy.central_noise and clip_of(uplink) is None:
+    if privacy.central_noise and find_clip(uplink) is None:
         return (
             "privacy.central_noise without clip: its size is a multiple of the clip; add one, as in "
             "uplink: [{clip: 1.0}]"
         )
-    if privacy.central_noise and noise_of(uplink):
+    if privacy.central_noise and find_noise_multiplier(uplink):
         return (
             "privacy.central_noise beside noise in the uplink: clients that add noise need not trust the "
             "server; take one of them"
@@ -71,13 +71,13 @@ def problem(
             "of updates, so the server's noise would not cover them; take noise in the uplink, or an "
             "algorithm such as fedavg, with aggregate: mean"
         )
-    if privacy.epsilon is not None and not noise_of(uplink):
+    if privacy.epsilon is not None and not find_noise_multiplier(uplink):
         return (
             f"privacy.epsilon = {privacy.epsilon:g} without noise in the uplink: with none nothing is within "
             "a budget, and what the server's noise costs is known after a round only; add it, as in uplink: "
             "[{clip: 1.0}, {noise: 1.0}]"
         )
-    if is_private(uplink, privacy) and (buffer := _first_buffer(model, inputs, num_classes)):
+    if is_private(uplink, privacy) and (buffer := _find_first_buffer(model, inputs, num_classes)):
         return (
             f"model {model} has buffers, as BatchNorm does ({buffer}), which no clip bounds and no noise "
             "covers; take a model without, such as tinyvgg or resnet9"
@@ -85,15 +85,17 @@ def problem(
     return None
 
 
-def _first_buffer(model: str, inputs: Inputs, num_classes: int) -> str | None:
+def _find_first_buffer(model: str, inputs: Inputs, num_classes: int) -> str | None:
     """Find the name of the model's first buffer, None if it has none."""
     # Imported only here, so that runs without noise are configured without torch, which takes seconds to
     # load.
-    from fedgrid.engine.federation.models.flat_vectors import layout
+    from fedgrid.engine.federation.models.flat_vectors import build_layout
 
     # Buffers come after all parameters in a state vector.
-    of_model = layout(model, inputs, num_classes)
-    return next((name for name, part, _ in of_model.slices() if part.start >= of_model.num_parameters), None)
+    model_layout = build_layout(model, inputs, num_classes)
+    return next(
+        (name for name, part, _ in model_layout.slices() if part.start >= model_layout.num_parameters), None
+    )
 
 
 class CentralNoise:
@@ -129,11 +131,11 @@ class CentralNoise:
             client: weight / max(weights) / self._multiplier
             for client, weight in zip(group, weights, strict=True)
         }
-        rng = generator(self._seed, f"central noise {name}", round_index=self._round_index)
+        rng = make_generator(self._seed, f"central noise {name}", round_index=self._round_index)
         scale = np.float32(self._scale * max(weights) / sum(weights))
         return np.asarray(mean_P + scale * rng.standard_normal(len(mean_P), np.float32), np.float32)
 
-    def spent(self) -> dict[int, float]:
+    def compute_distances(self) -> dict[int, float]:
         """Compute how far each client has moved all that was released, in deviations of the noise."""
         squares: dict[int, float] = {}
         for released in self._released.values():

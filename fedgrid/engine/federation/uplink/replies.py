@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.local_rule import LocalRule
 from fedgrid.algorithms.updates.source import UPDATE, Vector
-from fedgrid.engine.federation.uplink.steps import Clip, Noise, Sent, UplinkStep, send
+from fedgrid.engine.federation.uplink.steps import Clip, Noise, SentArray, UplinkStep, send_update
 
 RESIDUAL = "uplink_residual"
 """Name, in a client's memory, of what `topk` has not sent of its updates yet; of an output with `/NAME`."""
@@ -28,8 +28,8 @@ def send_reply(
     memory: Mapping[str, NDArray[Any]],
     uplink: Sequence[UplinkStep],
     num_parameters: int,
-    rng_of: Callable[[str], np.random.Generator],
-) -> dict[str, Sent]:
+    make_rng: Callable[[str], np.random.Generator],
+) -> dict[str, SentArray]:
     """Send a client's reply through the uplink.
 
     Args:
@@ -45,8 +45,8 @@ def send_reply(
         What reaches the server, by name: the update as `UPDATE`, and each output.
     """
     if not (uplink or rule.personal):  # Most runs: no generator is made.
-        received = {name: Sent(array, array.nbytes) for name, array in outputs.items()}
-        return {UPDATE: Sent(update, update.nbytes, residual=memory.get(RESIDUAL)), **received}
+        received = {name: SentArray(array, array.nbytes) for name, array in outputs.items()}
+        return {UPDATE: SentArray(update, update.nbytes, residual=memory.get(RESIDUAL)), **received}
     shared = np.ones(len(update), np.bool_)
     for start, stop in rule.personal:
         shared[start:stop] = False
@@ -54,23 +54,23 @@ def send_reply(
     # Personal entries are cut out before the steps: they would take part in the norm that is clipped, and in
     # the largest entries.
     own = update[shared] if rule.personal else update
-    sent = send(own, uplink, count, rng_of("uplink"), memory.get(RESIDUAL))
+    sent = send_update(own, uplink, count, make_rng("uplink"), memory.get(RESIDUAL))
     if rule.personal:
-        whole = np.zeros_like(update)
-        whole[shared] = sent.update
-        sent = replace(sent, update=whole)
+        padded = np.zeros_like(update)
+        padded[shared] = sent.update
+        sent = replace(sent, update=padded)
     received = {UPDATE: sent}
     for name, array in outputs.items():
-        if name not in covered(rule, uplink) or not _is_sendable(array, name, uplink):
-            received[name] = Sent(array, array.nbytes)
+        if name not in list_covered_outputs(rule, uplink) or not _is_sendable(array, name, uplink):
+            received[name] = SentArray(array, array.nbytes)
             continue
-        rng = rng_of(f"uplink of {name}")
-        sent = send(np.ravel(array), uplink, array.size, rng, memory.get(_residual_name(name)))
+        rng = make_rng(f"uplink of {name}")
+        sent = send_update(np.ravel(array), uplink, array.size, rng, memory.get(_residual_name(name)))
         received[name] = replace(sent, update=sent.update.reshape(array.shape))
     return received
 
 
-def residuals(received: Mapping[str, Sent]) -> dict[str, Vector]:
+def collect_residuals(received: Mapping[str, SentArray]) -> dict[str, Vector]:
     """Collect what was not sent yet, by its names in the client's memory, for its next round."""
     return {
         _residual_name(name): sent.residual for name, sent in received.items() if sent.residual is not None
@@ -82,7 +82,7 @@ def _residual_name(name: str) -> str:
     return RESIDUAL if name == UPDATE else f"{RESIDUAL}/{name}"
 
 
-def covered(rule: LocalRule, uplink: Sequence[UplinkStep]) -> tuple[str, ...]:
+def list_covered_outputs(rule: LocalRule, uplink: Sequence[UplinkStep]) -> tuple[str, ...]:
     """List the names of the rule's arrays that take the uplink's steps."""
     # A clip alone protects nothing, so the arrays stay as they are.
     if all(isinstance(step, Clip) for step in uplink):

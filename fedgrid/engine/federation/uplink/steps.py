@@ -19,11 +19,17 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.updates.source import Vector
-from fedgrid.engine.federation.uplink.encoding import Places, dequantise, pack_places, quantise, unpack_places
+from fedgrid.engine.federation.uplink.encoding import (
+    Places,
+    dequantise_values,
+    pack_places,
+    quantise_values,
+    unpack_places,
+)
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentArray:
     """An update, or another array of a reply, between client and server."""
 
     update: Vector
@@ -43,8 +49,9 @@ class UplinkStep(Section):
     """One step between a client and the server."""
 
     @abstractmethod
-    def apply(self, sent: Sent, num_parameters: int, rng: np.random.Generator) -> Sent:
-        """Apply the step to what the step before it sends on; called by `send` for each reply of each round.
+    def apply(self, sent: SentArray, num_parameters: int, rng: np.random.Generator) -> SentArray:
+        """Apply the step to what the step before it sends on; called by `send_update` for each reply of each
+        round.
 
         Args:
             sent: The array so far.
@@ -59,7 +66,7 @@ class Clip(UplinkStep):
     clip: Annotated[float, Field(gt=0)]
     """The largest norm that passes unchanged."""
 
-    def apply(self, sent: Sent, num_parameters: int, rng: np.random.Generator) -> Sent:
+    def apply(self, sent: SentArray, num_parameters: int, rng: np.random.Generator) -> SentArray:
         """Scale the update down to at most that norm; one that is not finite stays as it is."""
         sent = replace(sent, clip=self.clip)
         parameters = sent.update[:num_parameters]
@@ -82,7 +89,7 @@ class Noise(UplinkStep):
     noise: Annotated[float, Field(ge=0)]
     """The noise multiplier: standard deviation in units of the clip before it. 0 changes nothing."""
 
-    def apply(self, sent: Sent, num_parameters: int, rng: np.random.Generator) -> Sent:
+    def apply(self, sent: SentArray, num_parameters: int, rng: np.random.Generator) -> SentArray:
         """Add noise to the update; of one that is not finite, which no clip bounds, only NaN is sent."""
         if not self.noise:
             return sent
@@ -106,7 +113,7 @@ class TopK(UplinkStep):
     topk: Annotated[float, Field(gt=0, le=1)]
     """Share of the parameters that are sent, rounded up; 1 changes nothing."""
 
-    def apply(self, sent: Sent, num_parameters: int, rng: np.random.Generator) -> Sent:
+    def apply(self, sent: SentArray, num_parameters: int, rng: np.random.Generator) -> SentArray:
         """Select the largest entries, of equal ones the first; the rest becomes the residual."""
         count = ceil(self.topk * num_parameters)
         due = sent.update[:num_parameters]
@@ -115,7 +122,7 @@ class TopK(UplinkStep):
         if count == num_parameters or not np.isfinite(due).all():
             return sent
         # Encoded and decoded again, here and in `Quantise`: what is counted is what the server gets.
-        data = pack_places(largest(due, count), num_parameters)
+        data = pack_places(find_largest_places(due, count), num_parameters)
         places = unpack_places(data, num_parameters, count)
         update = sent.update.copy()
         update[:num_parameters] = 0
@@ -132,15 +139,15 @@ class Quantise(UplinkStep):
     quantise: Annotated[int, Field(ge=1, le=8, strict=True)]
     """Bits of a parameter. Each 512 of them have their own levels, which take 8 bytes more."""
 
-    def apply(self, sent: Sent, num_parameters: int, rng: np.random.Generator) -> Sent:
+    def apply(self, sent: SentArray, num_parameters: int, rng: np.random.Generator) -> SentArray:
         """Round the update; one that is not finite stays as it is."""
         places: Places | slice = slice(num_parameters) if sent.places is None else sent.places
         values = sent.update[places]
         if not np.isfinite(values).all():
             return sent
-        data = quantise(values, self.quantise, rng)
+        data = quantise_values(values, self.quantise, rng)
         update = sent.update.copy()
-        update[places] = dequantise(data, self.quantise, len(values))
+        update[places] = dequantise_values(data, self.quantise, len(values))
         buffers = update[num_parameters:]
         which = b"" if sent.places is None else pack_places(sent.places, num_parameters)
         return replace(sent, update=update, num_bytes=len(which) + len(data) + buffers.nbytes)
@@ -164,7 +171,7 @@ def _parse_step(given: object) -> object:
     return STEPS[next(iter(given))].model_validate(given)
 
 
-def in_order(uplink: "Sequence[Step]") -> "Sequence[Step]":
+def check_step_order(uplink: "Sequence[Step]") -> "Sequence[Step]":
     """Check that the order of the steps makes sense, and return them.
 
     Raises:
@@ -186,27 +193,27 @@ def in_order(uplink: "Sequence[Step]") -> "Sequence[Step]":
 
 
 Step: TypeAlias = Annotated[Clip | Noise | TopK | Quantise, BeforeValidator(_parse_step)]
-Uplink = Annotated[tuple[Step, ...], AfterValidator(in_order)]
+Uplink = Annotated[tuple[Step, ...], AfterValidator(check_step_order)]
 
 
-def noise_of(uplink: Sequence[UplinkStep]) -> float:
+def find_noise_multiplier(uplink: Sequence[UplinkStep]) -> float:
     """Find the noise multiplier of the steps, 0 without noise."""
     return next((step.noise for step in uplink if isinstance(step, Noise)), 0.0)
 
 
-def clip_of(uplink: Sequence[UplinkStep]) -> float | None:
+def find_clip(uplink: Sequence[UplinkStep]) -> float | None:
     """Find the norm that bounds an update, None if nothing does."""
     # Reversed: the last clip is the one that holds for what is sent.
     return next((step.clip for step in reversed(uplink) if isinstance(step, Clip)), None)
 
 
-def send(
+def send_update(
     update: Vector,
     uplink: Sequence[UplinkStep],
     num_parameters: int,
     rng: np.random.Generator,
     residual: Vector | None = None,
-) -> Sent:
+) -> SentArray:
     """Send an update through all steps; return it as it reaches the server, and its size.
 
     Args:
@@ -216,13 +223,13 @@ def send(
         rng: Seeded by run, client and round.
         residual: What earlier rounds did not send, shape (W,); None: nothing.
     """
-    sent = Sent(update, update.nbytes, residual=residual)
+    sent = SentArray(update, update.nbytes, residual=residual)
     for step in uplink:
         sent = step.apply(sent, num_parameters, rng)
     return sent
 
 
-def largest(values: Vector, count: int) -> Places:
+def find_largest_places(values: Vector, count: int) -> Places:
     """Find the places of the `count` entries of the largest magnitude, ascending; of equal ones the first."""
     sizes = np.abs(values)
     # Not by a sort, whose order of ties may differ from one processor to another.

@@ -16,7 +16,7 @@ from fedgrid.algorithms.contract.orders import Message
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.clients.messages import (
     ClientData,
-    Described,
+    ClientDescription,
     EvaluateReport,
     EvaluateTask,
     Memories,
@@ -27,8 +27,8 @@ from fedgrid.engine.federation.clients.messages import (
 from fedgrid.engine.federation.clients.pool import Machine
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import FinalError, RunError
-from fedgrid.engine.runtime.clients.gpu_errors import may_pass, name_share, raised
-from fedgrid.engine.runtime.clients.machine import this_machine
+from fedgrid.engine.runtime.clients.gpu_errors import find_last_error, may_pass, name_share
+from fedgrid.engine.runtime.clients.machine import describe_machine
 from fedgrid.engine.runtime.leases.processes import NEW_OBJECTS
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.plugin import PluginSource
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.encoders.encoder import Encoder
 
 
-def death_of(error: RayActorError) -> str:
+def explain_death(error: RayActorError) -> str:
     """Explain in one line why an actor's process died.
 
     Raises:
         FinalError: its start failed, and would fail again; names the cause.
         RunError: its start failed, as others have the GPU or its memory.
     """
-    said = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not error.actor_init_failed:
-        why = next((line for line in said if line.startswith("The actor is dead because")), said[0])
-        return why.partition(" Some common causes")[0]
-    cause = raised(str(error))
+        reason = next((line for line in lines if line.startswith("The actor is dead because")), lines[0])
+        return reason.partition(" Some common causes")[0]
+    cause = find_last_error(str(error))
     if may_pass(cause):
         raise RunError(
             f"a client actor did not start: {cause}; other processes use its GPU: nvidia-smi shows them"
@@ -77,7 +77,7 @@ class Client:
         # Imports torch, while the server does.
         from fedgrid.engine.federation.clients.worker import ClientWorker
 
-        self._hosting = ClientWorker
+        self._worker_class = ClientWorker
         self._worker: ClientWorker | None = None
         self._title = title
         self._device = "cuda" if gpu_share else "cpu"
@@ -94,7 +94,7 @@ class Client:
 
     def machine(self) -> Machine:
         """Describe what training here depends on."""
-        return this_machine(self._device)
+        return describe_machine(self._device)
 
     def prepare(
         self,
@@ -114,25 +114,25 @@ class Client:
             clients: The clients of this actor. Each is an argument of its own, so that Ray hands over the
                 objects of the store and not references to them.
         """
-        active.know(plugins)
-        active.activate(setup.plugins)
+        active.register_sources(plugins)
+        active.activate_plugins(setup.plugins)
         setup = replace(setup, server_set=server_set, reference_set=reference_set, clients=clients)
         # Drop the models and images of the run before first: the device may not hold both.
         self._worker = None
         with name_share(self._gpu_share):
-            self._worker = self._hosting(setup, self._device)
+            self._worker = self._worker_class(setup, self._device)
 
-    def _prepared(self) -> "ClientWorker":
+    def _require_worker(self) -> "ClientWorker":
         """Return the worker, which `prepare` has made."""
         assert self._worker is not None, "prepare comes first"
         return self._worker
 
     def describe(
         self, clients: Sequence[int], message: Message, encoder: "Encoder | None"
-    ) -> list[Described]:
+    ) -> list[ClientDescription]:
         """Describe the data of clients of this actor, as the message says."""
         with name_share(self._gpu_share):
-            return self._prepared().describe(clients, message, encoder)
+            return self._require_worker().describe(clients, message, encoder)
 
     def train(
         self,
@@ -158,11 +158,11 @@ class Client:
             for task, places in zip(tasks, payloads, strict=True)
         ]
         with name_share(self._gpu_share):
-            return self._prepared().train(tasks, arrays[:num_models], memories)
+            return self._require_worker().train(tasks, arrays[:num_models], memories)
 
     def evaluate(
         self, tasks: Sequence[EvaluateTask], memories: Memories, *models: Vector
     ) -> list[EvaluateReport]:
         """Test the models at this actor's clients."""
         with name_share(self._gpu_share):
-            return self._prepared().evaluate(tasks, models, memories)
+            return self._require_worker().evaluate(tasks, models, memories)

@@ -12,17 +12,17 @@ PASSING = ("out of memory", "busy or unavailable")
 """Parts of CUDA's messages of errors that another process causes."""
 
 
-def telling(error: BaseException) -> str:
+def extract_first_sentence(error: BaseException) -> str:
     """Extract the first sentence of an error's message: the cause, without links and advice."""
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0].partition(". ")[0].rstrip(".")
 
 
-def raised(traceback: str) -> str:
+def find_last_error(traceback: str) -> str:
     """Find the line of a traceback's text that names its last error."""
     errors = RAISED.findall(traceback)
-    kind, said = errors[-1] if errors else ("", traceback.strip().splitlines()[-1])
-    return f"{kind}: {said}".removeprefix(": ").partition(". ")[0].rstrip(".")
+    kind, message = errors[-1] if errors else ("", traceback.strip().splitlines()[-1])
+    return f"{kind}: {message}".removeprefix(": ").partition(". ")[0].rstrip(".")
 
 
 def may_pass(cause: str) -> bool:
@@ -34,7 +34,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Check whether an error is, or was caused by, a GPU's memory that has run out."""
     import torch
 
-    return any(isinstance(cause, torch.OutOfMemoryError) for cause in _causes(error))
+    return any(isinstance(cause, torch.OutOfMemoryError) for cause in _iterate_causes(error))
 
 
 @contextmanager
@@ -51,12 +51,13 @@ def name_share(share: float) -> Iterator[None]:
             raise
         more = f"--gpus-per-actor {min(1.0, 2 * share):g} gives more, " if share < 1 else ""
         raise RunError(
-            f"{telling(error)}; the actor has {share:g} of its GPU: {more}a smaller training.batch_size or "
+            f"{extract_first_sentence(error)}; the actor has {share:g} of its GPU: {more}a smaller "
+            "training.batch_size or "
             "training.precision=bfloat16 takes less"
         ) from error
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
+def _iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error and what caused it, as `raise ... from` says."""
     while error is not None:
         yield error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fedgrid.algorithms.contract.orders import Message
 from fedgrid.engine.federation.clients.messages import (
-    Described,
+    ClientDescription,
     EvaluateReport,
     EvaluateTask,
     Memories,
@@ -18,38 +18,38 @@ from fedgrid.engine.federation.clients.messages import (
     TrainTask,
 )
 from fedgrid.engine.federation.clients.pool import Machine, Pool
-from fedgrid.engine.runtime.clients.machine import this_machine
+from fedgrid.engine.runtime.clients.machine import describe_machine
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.clients.worker import ClientWorker
     from fedgrid.engine.federation.encoders.encoder import Encoder
 
 
-class _Passing(ABC):
+class _ForwardingPool(ABC):
     """Forwards the tasks of a `Pool` to the place where the clients are."""
 
     @abstractmethod
-    def _place(self) -> Pool | ClientWorker:
+    def _find_pool(self) -> Pool | ClientWorker:
         """Find the place where the clients are, prepared."""
 
     def describe(
         self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
-    ) -> list[Described]:
+    ) -> list[ClientDescription]:
         """Describe the clients' data there."""
-        return self._place().describe(clients, message, encoder)
+        return self._find_pool().describe(clients, message, encoder)
 
     def train(self, tasks: Sequence[TrainTask], models: Models, memories: Memories) -> list[Reply]:
         """Train the clients there."""
-        return self._place().train(tasks, models, memories)
+        return self._find_pool().train(tasks, models, memories)
 
     def evaluate(
         self, tasks: Sequence[EvaluateTask], models: Models, memories: Memories
     ) -> list[EvaluateReport]:
         """Test the models there."""
-        return self._place().evaluate(tasks, models, memories)
+        return self._find_pool().evaluate(tasks, models, memories)
 
 
-class InProcessPool(_Passing):
+class InProcessPool(_ForwardingPool):
     """All clients in this process, one after the other: for tests, debuggers and profilers."""
 
     def __init__(self, device: str = "cpu") -> None:
@@ -58,7 +58,7 @@ class InProcessPool(_Passing):
 
     def machines(self) -> Sequence[Machine]:
         """List this machine."""
-        return [this_machine(self.device)]
+        return [describe_machine(self.device)]
 
     def prepare(self, setup: Setup) -> None:
         """Give the clients of a run their data."""
@@ -69,13 +69,13 @@ class InProcessPool(_Passing):
         self._worker = None
         self._worker = ClientWorker(setup, self.device)
 
-    def _place(self) -> ClientWorker:
+    def _find_pool(self) -> ClientWorker:
         """Return the worker, which `prepare` has made."""
         assert self._worker is not None, "prepare() comes first"
         return self._worker
 
 
-class LazyPool(_Passing):
+class LazyPool(_ForwardingPool):
     """Prepares a pool at the first task: a run that finds all of its rounds in the round cache needs none."""
 
     def __init__(self, pool: Pool) -> None:
@@ -90,7 +90,7 @@ class LazyPool(_Passing):
         """Note what the clients need."""
         self._setup = setup
 
-    def _place(self) -> Pool:
+    def _find_pool(self) -> Pool:
         """Return the pool, prepared now if it was not."""
         if self._setup is not None:
             self._pool.prepare(self._setup)

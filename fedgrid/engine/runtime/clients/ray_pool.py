@@ -15,7 +15,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from fedgrid.algorithms.contract.orders import Message
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.clients.messages import (
-    Described,
+    ClientDescription,
     EvaluateReport,
     EvaluateTask,
     Memories,
@@ -27,9 +27,9 @@ from fedgrid.engine.federation.clients.messages import (
 from fedgrid.engine.federation.clients.pool import Machine
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.runtime.clients.actor import Client, death_of
+from fedgrid.engine.runtime.clients.actor import Client, explain_death
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.clients.machine import BFLOAT16, relevant_machines
+from fedgrid.engine.runtime.clients.machine import BFLOAT16, select_relevant_machines
 from fedgrid.engine.runtime.clients.placement import Placement
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.clock import MAX_DEATHS, Deadlines
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 START_TIMEOUT = 300.0
 """Seconds for an actor to start and take its data: a bundle is reserved, so only a broken node needs more."""
 
-SHOWN = 4
+SHOWN_CLIENTS = 4
 """Number of clients in the name of a task."""
-SMALL = 1 << 20
+SMALL_MODEL_BYTES = 1 << 20
 """Bytes of a model up to which an actor's replies are one object: each object costs a millisecond."""
 
 Ref: TypeAlias = "ray.ObjectRef[Any]"
@@ -59,11 +59,11 @@ class RayPool:
     """
 
     def __init__(self, group: PlacementGroup, placement: Placement) -> None:
-        self.run = ""
+        self.run_name = ""
         """Name of the run, for the names of tasks: actors serve one run after another."""
         self.placement = placement
         self._group = group
-        self._actors = [self._start(index) for index in range(placement.num_actors)]
+        self._actors = [self._start_actor(index) for index in range(placement.num_actors)]
         self._deaths = [0] * placement.num_actors
         self._deadlines = Deadlines(monotonic)
         self._home: dict[int, int] = {}
@@ -73,9 +73,9 @@ class RayPool:
 
     def machines(self) -> list[Machine]:
         """List the machines of the actors; equal ones count once."""
-        asked = [index for index in range(len(self._actors)) if index not in self._machines]
-        answers = self._each(
-            dict.fromkeys(asked),
+        missing = [index for index in range(len(self._actors)) if index not in self._machines]
+        answers = self._call_actors(
+            dict.fromkeys(missing),
             lambda index: [self._actors[index].machine.remote()],
             "machine",
             "before round 1",
@@ -89,27 +89,27 @@ class RayPool:
         self._deaths = [0] * len(self._actors)
         self._deadlines = Deadlines(monotonic)
         sizes = {data.client: len(data.train) for data in setup.clients}
-        self._home = _deal(sizes, len(self._actors), setup.training.stacked)
+        self._home = _deal_clients(sizes, len(self._actors), setup.training.stacked)
         # Each client's data are an object of their own, sent only to the actor that hosts it; a new actor in
         # the place of a dead one gets them from the store again.
-        self._data = {data.client: ray.put(data.copied()) for data in setup.clients}
+        self._data = {data.client: ray.put(data.copy_images()) for data in setup.clients}
         self._images = ray.put(setup.server_set), ray.put(setup.reference_set)
         self._setup = replace(setup, clients=(), server_set=NO_IMAGES, reference_set=None)
-        self._plugins = active.sources(setup.plugins)
-        self._each(range(len(self._actors)), self._prepare, "prepare", "before round 1")
+        self._plugins = active.list_sources(setup.plugins)
+        self._call_actors(range(len(self._actors)), self._prepare_actor, "prepare", "before round 1")
 
     def describe(
         self, clients: Sequence[int], message: Message, encoder: "Encoder | None" = None
-    ) -> list[Described]:
+    ) -> list[ClientDescription]:
         """Describe the data of each of `clients`, each in its actor."""
-        shares = self._by_actor(clients, lambda client: client)
+        shares = self._group_by_actor(clients, lambda client: client)
         put = encoder and ray.put(encoder)
 
-        def submit(index: int) -> list[Ref]:
+        def submit_messages(index: int) -> list[Ref]:
             """Start the messages of one actor's clients."""
             return [self._actors[index].describe.remote(shares[index], message, put)]
 
-        results = self._each(shares, submit, "describe", "the clients' messages")
+        results = self._call_actors(shares, submit_messages, "describe", "the clients' messages")
         described = {
             client: described
             for index, [answers] in results.items()
@@ -122,13 +122,13 @@ class RayPool:
 
         Memories are copied: those of clients that are not in the next rounds would keep their updates there.
         """
-        shares = self._by_actor(tasks, lambda task: task.client)
+        shares = self._group_by_actor(tasks, lambda task: task.client)
         # Arrays of orders are sent once per actor, however many of its clients' orders have them.
         arrays = {id(array): array for task in tasks for array in task.order.payload.values()}
         places = {key: len(models) + index for index, key in enumerate(arrays)}
-        refs = self._share([*models, *arrays.values()])
+        refs = self._share_arrays([*models, *arrays.values()])
 
-        def submit(index: int) -> list[Ref]:
+        def submit_training(index: int) -> list[Ref]:
             """Start the training of one actor's clients."""
             mine = shares[index]
             payloads = [
@@ -136,7 +136,7 @@ class RayPool:
             ]
             bare = [replace(task, order=replace(task.order, payload={})) for task in mine]
             remembered = {task.client: memories[task.client] for task in mine if task.client in memories}
-            name = self._task("train", f"{when}, {_clients(task.client for task in mine)}")
+            name = self._name_task("train", f"{when}, {_format_clients(task.client for task in mine)}")
             # One object a reply lets the store free large updates one by one.
             num_returns = 1 if are_small else len(mine)
             train = self._actors[index].train.options(num_returns=num_returns, name=name)
@@ -145,8 +145,8 @@ class RayPool:
 
         replies: dict[int, Reply] = {}
         when = f"round {tasks[0].round_index + 1}"
-        are_small = models[0].nbytes <= SMALL
-        results = self._each(shares, submit, "train", when)
+        are_small = models[0].nbytes <= SMALL_MODEL_BYTES
+        results = self._call_actors(shares, submit_training, "train", when)
         for objects in results.values():
             for reply in objects[0] if len(objects) == 1 else objects:
                 memory = {name: array.copy() for name, array in reply.memory.items()}
@@ -157,22 +157,22 @@ class RayPool:
         self, tasks: Sequence[EvaluateTask], models: Models, memories: Memories
     ) -> list[EvaluateReport]:
         """Test the models at every task's client, in its actor."""
-        shares = self._by_actor(tasks, lambda task: task.client)
-        refs = self._share(models)
+        shares = self._group_by_actor(tasks, lambda task: task.client)
+        refs = self._share_arrays(models)
 
-        def submit(index: int) -> list[Ref]:
+        def submit_tests(index: int) -> list[Ref]:
             """Start the tests of one actor's clients."""
             adapting = [task.client for task in shares[index] if task.adaptation is not None]
             remembered = {client: memories[client] for client in adapting if client in memories}
-            name = self._task("evaluate", _clients(task.client for task in shares[index]))
+            name = self._name_task("evaluate", _format_clients(task.client for task in shares[index]))
             evaluate = self._actors[index].evaluate.options(name=name)
             return [evaluate.remote(shares[index], remembered, *refs)]
 
-        results = self._each(shares, submit, "evaluate", "testing the served models").values()
+        results = self._call_actors(shares, submit_tests, "evaluate", "testing the served models").values()
         by_client = {report.client: report for [reports] in results for report in reports}
         return [by_client[task.client] for task in tasks]
 
-    def _each(
+    def _call_actors(
         self, indices: Mapping[int, Any] | range, submit: Callable[[int], list[Ref]], kind: str, when: str
     ) -> dict[int, list[Any]]:
         """Call the actors at `indices` in parallel; one that dies or hangs is replaced and called again.
@@ -191,7 +191,7 @@ class RayPool:
         while pending:
             dead: dict[int, str] = {}
             start = self._deadlines.now()
-            limit = self._deadlines.of(kind)
+            limit = self._deadlines.find_deadline(kind)
             for index, refs in pending.items():
                 try:
                     # All run in parallel, so the limit is one for all. Even without time left, an answer that
@@ -200,20 +200,20 @@ class RayPool:
                     results[index] = ray.get(refs, timeout=left)
                 except RayTaskError as error:
                     # An error of the code itself: the same actor, or another, would raise it again.
-                    raise _cause(error) from error
+                    raise _find_cause(error) from error
                 except RayActorError as error:
-                    dead[index] = death_of(error)
+                    dead[index] = explain_death(error)
                 except GetTimeoutError:
                     dead[index] = f"no answer within {limit:.0f} s"
             # A time with a dead actor in it says nothing about the others' speed.
             if not dead:
-                self._deadlines.note(kind, self._deadlines.now() - start)
+                self._deadlines.record_duration(kind, self._deadlines.now() - start)
             for index, death in dead.items():
-                self._replace(index, death, when)
+                self._replace_actor(index, death, when)
             pending = {index: submit(index) for index in dead}
         return results
 
-    def _replace(self, index: int, cause: str, when: str) -> None:
+    def _replace_actor(self, index: int, cause: str, when: str) -> None:
         """Replace an actor that died or hung, and give the new one its clients.
 
         Raises:
@@ -229,13 +229,13 @@ class RayPool:
             )
         # A hanging actor still holds its bundle and its memory.
         ray.kill(self._actors[index])
-        self._actors[index] = self._start(index)
+        self._actors[index] = self._start_actor(index)
         try:
             self._check_machine(index, hosted, when)
             if self._setup is not None:
-                ray.get(self._prepare(index), timeout=START_TIMEOUT)
+                ray.get(self._prepare_actor(index), timeout=START_TIMEOUT)
         except (ActorDiedError, ActorUnavailableError) as again:
-            self._replace(index, death_of(again), when)
+            self._replace_actor(index, explain_death(again), when)
         except GetTimeoutError as again:
             raise RunError(
                 f"{hosted}, {when}: its actor died and no replacement started within "
@@ -255,7 +255,7 @@ class RayPool:
         before = self._machines[index]
         precision = BFLOAT16 if self._setup is None else self._setup.training.precision
         self._machines[index] = machine
-        if len(relevant_machines([before, machine], precision)) > 1:
+        if len(select_relevant_machines([before, machine], precision)) > 1:
             was, now = (sorted(one.items() - other.items()) for one, other in permutations((before, machine)))
             raise RunError(
                 f"{hosted}, {when}: its actor died, and its replacement is on another kind of machine "
@@ -263,7 +263,7 @@ class RayPool:
                 "as before, or with --accept-changes"
             )
 
-    def _start(self, index: int) -> Any:
+    def _start_actor(self, index: int) -> Any:
         """Start the actor of a bundle."""
         strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=index + 1)
         share = self.placement
@@ -272,23 +272,23 @@ class RayPool:
             num_cpus=share.cpus_per_actor, num_gpus=share.gpus_per_actor, scheduling_strategy=strategy
         ).remote(share.gpus_per_actor, title)
 
-    def _task(self, method: str, what: str) -> str:
+    def _name_task(self, method: str, what: str) -> str:
         """Build a task's name in Ray's dashboard and `ray list tasks`, and of its process meanwhile."""
-        return ", ".join(part for part in (f"Client.{method}", self.run, what) if part)
+        return ", ".join(part for part in (f"Client.{method}", self.run_name, what) if part)
 
-    def _prepare(self, index: int) -> list[Ref]:
+    def _prepare_actor(self, index: int) -> list[Ref]:
         """Start sending an actor the setup and its clients' data."""
         data = [self._data[client] for client, home in self._home.items() if home == index]
         return [self._actors[index].prepare.remote(self._setup, self._plugins, *self._images, *data)]
 
-    def _by_actor(self, items: Sequence[T], client_of: Callable[[T], int]) -> dict[int, list[T]]:
+    def _group_by_actor(self, items: Sequence[T], find_client: Callable[[T], int]) -> dict[int, list[T]]:
         """Group items by the actor that hosts their client."""
         shares: dict[int, list[T]] = {}
         for item in items:
-            shares.setdefault(self._home[client_of(item)], []).append(item)
+            shares.setdefault(self._home[find_client(item)], []).append(item)
         return shares
 
-    def _share(self, arrays: Models) -> list[Ref]:
+    def _share_arrays(self, arrays: Models) -> list[Ref]:
         """Put every distinct array into the object store once, and keep it there while it is in use."""
         # Arrays that are not in this call are dropped, which frees them in the store; the array itself is
         # kept with its reference, so that no new array gets its `id`.
@@ -296,7 +296,7 @@ class RayPool:
         return [self._shared[id(array)][1] for array in arrays]
 
 
-def pool_of_server(placement: Placement) -> RayPool | InProcessPool:
+def create_server_pool(placement: Placement) -> RayPool | InProcessPool:
     """Create the pool of the runs of this server, which is in a placement group."""
     if placement.in_server:
         return InProcessPool()
@@ -305,7 +305,7 @@ def pool_of_server(placement: Placement) -> RayPool | InProcessPool:
     return RayPool(group, placement)
 
 
-def _deal(sizes: Mapping[int, int], num_actors: int, num_slots: int) -> dict[int, int]:
+def _deal_clients(sizes: Mapping[int, int], num_actors: int, num_slots: int) -> dict[int, int]:
     """Map each client to an actor, so that actors have about the same number of images.
 
     Clients of one stack are on one actor.
@@ -323,14 +323,14 @@ def _deal(sizes: Mapping[int, int], num_actors: int, num_slots: int) -> dict[int
     return {client: home[client // num_slots] for client in sorted(sizes)}
 
 
-def _clients(clients: Iterable[int]) -> str:
+def _format_clients(clients: Iterable[int]) -> str:
     """Format `client 3`, or `clients 0 2 4 6 and 3 more`."""
     numbers = [str(client) for client in clients]
-    more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
-    return f"client{'s' * (len(numbers) > 1)} {' '.join(numbers[:SHOWN])}{more}"
+    more = f" and {len(numbers) - SHOWN_CLIENTS} more" if len(numbers) > SHOWN_CLIENTS else ""
+    return f"client{'s' * (len(numbers) > 1)} {' '.join(numbers[:SHOWN_CLIENTS])}{more}"
 
 
-def _cause(error: RayTaskError) -> Exception:
+def _find_cause(error: RayTaskError) -> Exception:
     """Find the error within Ray's: one of ours has its own message, another keeps its remote traceback."""
     cause = error.cause
     return cause if isinstance(cause, RunError) else RunError(str(error))

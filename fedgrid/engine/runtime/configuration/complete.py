@@ -6,23 +6,29 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, nameless, written
-from fedgrid.engine.federation.configuration.run_config import PLUGINS, SETTABLE, RunConfig
+from fedgrid.algorithms.registry import (
+    ALGORITHMS,
+    NAMES_IN_PAPERS,
+    create_algorithm,
+    dump_settings,
+    explain_missing_name,
+)
+from fedgrid.engine.federation.configuration.run_config import PLUGINS_KEY, SETTABLE_KEYS, RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
-from fedgrid.engine.federation.data.names import is_name
-from fedgrid.engine.federation.dealing.kinds import kind_of
+from fedgrid.engine.federation.data.names import is_content_name
+from fedgrid.engine.federation.dealing.kinds import find_kind
 from fedgrid.engine.federation.dealing.own import OwnKind
-from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
+from fedgrid.engine.federation.errors import ConfigError, unknown_key_error, unknown_name_error
 from fedgrid.engine.federation.models.registry import MODELS
 from fedgrid.engine.federation.partition.from_file import FILE
 from fedgrid.engine.federation.partition.majority import number_classes
 from fedgrid.engine.runtime.configuration.conditions import check_parts
-from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
-from fedgrid.engine.runtime.data.datasets import find, name_by_content
-from fedgrid.engine.runtime.data.partition_files import assigned_in, name_of_file
+from fedgrid.engine.runtime.configuration.validation import explain_error, map_inner_keys
+from fedgrid.engine.runtime.data.datasets import find_dataset, name_by_content
+from fedgrid.engine.runtime.data.partition_files import load_partition, name_partition_file
 from fedgrid.engine.runtime.plugins import active
 
-INNER = inner_keys(RunConfig)
+INNER = map_inner_keys(RunConfig)
 """Keys of sections, each with its section in front."""
 TRAINING_KEYS = {key: place for key, place in INNER.items() if place.startswith("training.")}
 """Keys of the training that an unknown setting of an algorithm may mean, as `learning_rate`."""
@@ -36,7 +42,7 @@ DEFAULTS: dict[str, Any] = {
 """The run that a user gets who gives nothing."""
 
 
-def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
+def complete_config(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     """Complete a configuration: `given`, with defaults of the data set, the algorithm and the rest.
 
     `algorithm` is a name, or a mapping with `name` and the settings to change.
@@ -46,24 +52,24 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
         DataError: the user's own data cannot be read.
     """
     for key in given:
-        if key not in SETTABLE:
-            raise unknown_key(key, "", SETTABLE, (key,), INNER)
+        if key not in SETTABLE_KEYS:
+            raise unknown_key_error(key, "", SETTABLE_KEYS, (key,), INNER)
     # The data set comes first: the defaults of split, model and training are its own.
-    dataset = find(str(given.get("dataset", DEFAULTS["dataset"])), data_dir)
-    values = {**DEFAULTS, "split": dataset.split, **given}
+    dataset = find_dataset(str(given.get("dataset", DEFAULTS["dataset"])), data_dir)
+    values = {**DEFAULTS, "split": dataset.default_split, **given}
     filled = _fill_defaults(values, dataset, data_dir)
-    if "clients" not in given and (number := _clients_in(filled["split"], dataset)) is not None:
+    if "clients" not in given and (number := _count_clients(filled["split"], dataset)) is not None:
         filled["clients"] = number
     config = RunConfig(**filled)
     # Only a complete configuration says which plugins a run needs; their digests enter its id.
-    config = config.model_copy(update={PLUGINS: active.plugin_digests(config)})
+    config = config.model_copy(update={PLUGINS_KEY: active.find_plugin_digests(config)})
     check_parts(config, dataset, data_dir)
     return config
 
 
 def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) -> dict[str, Any]:
     """Fill in the defaults of the data set and of the algorithm."""
-    algorithm = name_by_content(_algorithm(values["algorithm"]), data_dir)
+    algorithm = name_by_content(_complete_algorithm(values["algorithm"]), data_dir)
     model = str(values.get("model", dataset.model))
     if not model:
         raise ConfigError(
@@ -72,7 +78,7 @@ def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) 
             ("model",),
         )
     if model not in MODELS:
-        raise unknown("model", model, MODELS)
+        raise unknown_name_error("model", model, MODELS)
     if not isinstance(training := values.get("training", {}), Mapping):
         raise ConfigError(
             f"training = {training!r}: expected keys such as rounds, batch_size, learning_rate", ("training",)
@@ -89,14 +95,14 @@ def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) 
     }
 
 
-def _algorithm(given: object) -> dict[str, Any]:
+def _complete_algorithm(given: object) -> dict[str, Any]:
     """Complete the section of an algorithm."""
     choice = dict(given) if isinstance(given, Mapping) else {"name": given}
     if "name" not in choice:
-        raise ConfigError(nameless(choice), ("algorithm",))
+        raise ConfigError(explain_missing_name(choice), ("algorithm",))
     name = str(choice.pop("name"))
     if name not in ALGORITHMS:
-        raise unknown("algorithm", name, ALGORITHMS, ALSO_CALLED)
+        raise unknown_name_error("algorithm", name, ALGORITHMS, NAMES_IN_PAPERS)
     return {"name": name, **complete_settings(name, choice)}
 
 
@@ -107,10 +113,10 @@ def complete_settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         ConfigError: there is no such setting, or a value is impossible.
     """
     try:
-        return written(name, create(name, given).settings)
+        return dump_settings(name, create_algorithm(name, given).settings)
     except ValidationError as error:
         raise ConfigError(
-            f"algorithm {name}: {explain(error, ALGORITHMS[name].settings, TRAINING_KEYS)}"
+            f"algorithm {name}: {explain_error(error, ALGORITHMS[name].settings, TRAINING_KEYS)}"
         ) from error
     except ValueError as error:
         raise ConfigError(f"algorithm {name}: {error}") from error
@@ -127,27 +133,27 @@ def _complete_split(given: object, dataset_given: str, dataset: Dataset) -> obje
     split = {"kind": given} if isinstance(given, str) else given
     if not isinstance(split, Mapping):
         return given
-    name = str(split.get("kind", dataset.split))
-    kind = kind_of(name)
+    name = str(split.get("kind", dataset.default_split))
+    kind = find_kind(name)
     sizes = split.get("sizes")
     # `sizes` has one size for each cluster, and so their number.
     counted = {"num_clusters": len(sizes)} if isinstance(sizes, list | tuple) and sizes else {}
     complete = {"kind": name, **kind.DEFAULTS, **counted, **split}
     if isinstance(kind, OwnKind):
         try:
-            complete |= kind.options(complete)
+            complete |= kind.parse_options(complete)
         except ValidationError as error:
-            problem = explain(error, kind.rule)
+            problem = explain_error(error, kind.rule)
             raise ConfigError(f"split {name}: {problem}", ("split", *problem.key)) from error
-    if (path := _path_in(complete)) is not None:
-        complete["path"] = name_of_file(path)
+    if (path := _find_path(complete)) is not None:
+        complete["path"] = name_partition_file(path)
     # A data set that is named by its content is that of a stored run, whose classes are numbers already.
-    if is_name(dataset_given):
+    if is_content_name(dataset_given):
         return complete
     return number_classes(complete, dataset.name, dataset.class_names)
 
 
-def _clients_in(split: object, dataset: Dataset) -> int | None:
+def _count_clients(split: object, dataset: Dataset) -> int | None:
     """Count the clients of a completed section of kind file; None for other kinds.
 
     They are in the file at its path, or in the data set.
@@ -157,11 +163,11 @@ def _clients_in(split: object, dataset: Dataset) -> int | None:
     """
     if not isinstance(split, Mapping) or split["kind"] != FILE:
         return None
-    assigned = dataset.assigned if (path := _path_in(split)) is None else assigned_in(path)
+    assigned = dataset.assigned if (path := _find_path(split)) is None else load_partition(path)
     return None if assigned is None else assigned.num_clients
 
 
-def _path_in(split: object) -> str | None:
+def _find_path(split: object) -> str | None:
     """Find the path in a section of kind file, None in any other."""
     path = split.get("path") if isinstance(split, Mapping) and split.get("kind") == FILE else None
     return path if isinstance(path, str) else None

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings
-from fedgrid.algorithms.contract.encoder import kind_of as kind_of_encoder
+from fedgrid.algorithms.contract.encoder import choose_kind as kind_of_encoder
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
-from fedgrid.engine.federation.dealing.kinds import kind_of
+from fedgrid.engine.federation.dealing.kinds import find_kind
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.inputs import ONLY_PIXELS
 from fedgrid.engine.federation.models.registry import MODELS, check_size
 from fedgrid.engine.federation.uplink import privacy
-from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.engine.runtime.data.datasets import find_dataset
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
+from fedgrid.engine.runtime.plugins.run_algorithm import build_algorithm
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Algorithm
@@ -29,7 +29,7 @@ def check_parts(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     Raises:
         ConfigError: two of them do not.
     """
-    of_model = config.model, dataset.inputs, dataset.num_classes
+    model_arguments = config.model, dataset.inputs, dataset.num_classes
     # Cheap checks come first: a model of a plugin is built and trained below, which imports torch.
     _check_kinds(config, dataset)
     _check_stop(config)
@@ -37,14 +37,16 @@ def check_parts(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     if is_own_model(config.model):
         from fedgrid.engine.runtime.configuration.own_models import check_own_model  # Imports torch.
 
-        check_own_model(*of_model, config.plugin_digests, config.training.stacked > 1)
+        check_own_model(*model_arguments, config.plugin_digests, config.training.stacked > 1)
     config.training.check_size(dataset.inputs.shape)
     check_algorithm(config, dataset)
-    algorithm = algorithm_of(config)
+    algorithm = build_algorithm(config)
     if (message := algorithm.message()) is not None:
         has_reference_images = config.split.reference_images is not None
         _check_encoder(message.encoder, config.dataset, has_reference_images, data_dir)
-    problem = privacy.problem(config.uplink, config.privacy, algorithm.traits.averages_updates, *of_model)
+    problem = privacy.find_privacy_problem(
+        config.uplink, config.privacy, algorithm.traits.averages_updates, *model_arguments
+    )
     if problem is not None:
         raise ConfigError(problem, ("privacy" if config.privacy.central_noise else "uplink",))
 
@@ -64,7 +66,10 @@ def _check_encoder(
     """
     if settings is None:
         return
-    if settings.noise and kind_of_encoder(settings, find(dataset, data_dir).inputs.shape) == "convolutional":
+    if (
+        settings.noise
+        and kind_of_encoder(settings, find_dataset(dataset, data_dir).inputs.shape) == "convolutional"
+    ):
         raise ConfigError(
             f"encoder.noise = {settings.noise:g}: the convolutional encoder has BatchNorm buffers, which no "
             "clip bounds and no noise covers; take encoder.name = dense",
@@ -78,8 +83,8 @@ def _check_encoder(
         if not has_reference_images:
             raise ConfigError(f"{where}: the server has none; set split.reference_images", key)
         return
-    own = find(dataset, data_dir)
-    public = find(settings.public, data_dir)
+    own = find_dataset(dataset, data_dir)
+    public = find_dataset(settings.public, data_dir)
     if public.name == own.name:
         raise ConfigError(
             f"{where}: that is the clients' own data set; take another one, or {REFERENCE} for the server's "
@@ -108,13 +113,13 @@ def _check_kinds(config: RunConfig, dataset: Dataset) -> None:
     training = config.training
     split = config.split.kind
     dataset.check_kind(f"model {config.model}", MODELS[config.model].takes, "model")
-    dataset.check_kind(f"split {split}", kind_of(split).TAKES, "split", "kind")
+    dataset.check_kind(f"split {split}", find_kind(split).TAKES, "split", "kind")
     if training.augment:
         dataset.check_kind("training.augment", ONLY_PIXELS, "training", "augment")
     if training.normalise != "none":
         dataset.check_kind("training.normalise", ("pixels", "numbers"), "training", "normalise")
-    check_takes(config.algorithm.name, algorithm_of(config), dataset)
-    if kind_of(split).BY_CLASS:
+    check_takes(config.algorithm.name, build_algorithm(config), dataset)
+    if find_kind(split).BY_CLASS:
         dataset.check_classes(f"split {split}", "split", "kind")
     if config.evaluation.probabilities:
         dataset.check_classes("evaluation.probabilities", "evaluation", "probabilities")
@@ -178,14 +183,14 @@ def check_algorithm(config: RunConfig, dataset: Dataset) -> None:
         ConfigError: it cannot.
     """
     name = config.algorithm.name
-    algorithm = algorithm_of(config)
+    algorithm = build_algorithm(config)
     conditions = Conditions(
         num_clients=config.clients,
         has_reference_images=config.split.reference_images is not None,
         training=config.training.model_dump(),
         has_held_out=config.held_out > 0,
         model=config.model,
-        of_model=partial(_inputs_and_layout, config.model, dataset),
+        describe_model=partial(_build_inputs_and_layout, config.model, dataset),
     )
     problem = algorithm.problem(conditions)
     local = getattr(algorithm.settings, "local", None)
@@ -197,9 +202,9 @@ def check_algorithm(config: RunConfig, dataset: Dataset) -> None:
         raise ConfigError(f"algorithm {name}: {config.training.not_stacked}", ("training", "stacked"))
 
 
-def _inputs_and_layout(model: str, dataset: Dataset) -> "tuple[str, tuple[int, ...], Layout]":
+def _build_inputs_and_layout(model: str, dataset: Dataset) -> "tuple[str, tuple[int, ...], Layout]":
     """Build the kind and shape of the inputs, and the layout of the model, for algorithms that need them."""
-    from fedgrid.engine.federation.models.flat_vectors import layout  # Imports torch.
+    from fedgrid.engine.federation.models.flat_vectors import build_layout  # Imports torch.
 
     inputs = dataset.inputs
-    return inputs.kind, inputs.shape, layout(model, inputs, dataset.num_classes)
+    return inputs.kind, inputs.shape, build_layout(model, inputs, dataset.num_classes)

@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from fedgrid.engine.federation.models.flat_vectors import buffers_of, parameters_of
+from fedgrid.engine.federation.models.flat_vectors import find_buffers, find_parameters
 
-OF_TORCH = frozenset(vars(nn.Module()))
+TORCH_ATTRIBUTES = frozenset(vars(nn.Module()))
 """Attributes that every module has."""
 NUMBERS = int | float | np.number
 """Types of plain numbers."""
@@ -28,7 +28,7 @@ WITHOUT_CONTENTS = type | ModuleType | FunctionType | MethodType
 
 
 @dataclass(frozen=True)
-class Item:
+class ModuleItem:
     """A value of a module, and where it is: `place[key]`."""
 
     name: str
@@ -57,7 +57,7 @@ class Item:
             return len(value)
         return value if isinstance(value, str | NUMBERS) else None
 
-    def age(self, number: int) -> bool:
+    def age_value(self, number: int) -> bool:
         """Make the value as if the module had counted up to `number`; return whether it can be a counter.
 
         A number becomes `number`, a list as long.
@@ -76,23 +76,23 @@ class Item:
         return True
 
 
-def contents(module: nn.Module) -> Iterator[Item]:
+def iterate_contents(module: nn.Module) -> Iterator[ModuleItem]:
     """Yield all that a module holds, each object once: tensors first, then plain attributes."""
     tensors = (module.named_parameters(), module.named_buffers())
     named = {name: tensor for each in tensors for name, tensor in each}
     seen = set()
     for name, tensor in named.items():
         seen.add(id(tensor))
-        yield Item(name, named, name, tensor)
-    yield from _inside("", module, seen)
+        yield ModuleItem(name, named, name, tensor)
+    yield from _iterate_inside("", module, seen)
 
 
-def _inside(name: str, value: object, seen: set[int]) -> Iterator[Item]:
+def _iterate_inside(name: str, value: object, seen: set[int]) -> Iterator[ModuleItem]:
     """Yield all that a value holds, and what that holds; `seen` has the ids of what was yielded."""
     if id(value) in seen:
         return
     seen.add(id(value))
-    for item in _members(name, value):
+    for item in _iterate_members(name, value):
         if isinstance(item.value, OPAQUE):
             if id(item.value) not in seen:
                 seen.add(id(item.value))
@@ -100,47 +100,53 @@ def _inside(name: str, value: object, seen: set[int]) -> Iterator[Item]:
         else:
             if not isinstance(item.value, nn.Module):
                 yield item
-            yield from _inside(item.name, item.value, seen)
+            yield from _iterate_inside(item.name, item.value, seen)
 
 
-def _members(name: str, value: object) -> Iterator[Item]:
+def _iterate_members(name: str, value: object) -> Iterator[ModuleItem]:
     """Yield what a value holds directly."""
     dot = f"{name}." if name else ""
     if isinstance(value, torch.jit.ScriptModule):
         return  # It has nothing but tensors, and modules of such.
     if isinstance(value, nn.Module):
         for held in (value._parameters, value._buffers, value._modules):
-            yield from (Item(f"{dot}{key}", held, key, held[key]) for key in list(held))
+            yield from (ModuleItem(f"{dot}{key}", held, key, held[key]) for key in list(held))
         own = vars(value)
-        yield from (Item(f"{dot}{key}", own, key, own[key]) for key in list(own) if key not in OF_TORCH)
+        yield from (
+            ModuleItem(f"{dot}{key}", own, key, own[key]) for key in list(own) if key not in TORCH_ATTRIBUTES
+        )
     elif isinstance(value, dict):
-        yield from (Item(f"{name}[{key!r}]", value, key, value[key]) for key in list(value))
+        yield from (ModuleItem(f"{name}[{key!r}]", value, key, value[key]) for key in list(value))
     elif isinstance(value, list | tuple | deque):
-        yield from (Item(f"{name}[{index}]", value, index, one) for index, one in enumerate(list(value)))
+        yield from (
+            ModuleItem(f"{name}[{index}]", value, index, one) for index, one in enumerate(list(value))
+        )
     elif hasattr(value, "__dict__") and not isinstance(value, WITHOUT_CONTENTS):
         own = vars(value)
-        yield from (Item(f"{dot}{key}", own, key, own[key]) for key in list(own))
+        yield from (ModuleItem(f"{dot}{key}", own, key, own[key]) for key in list(own))
 
 
-def shared_memory(module: nn.Module) -> str | None:
+def find_shared_memory(module: nn.Module) -> str | None:
     """Find a tensor of the module's state that shares memory with another one, or within itself.
 
     Returns a line with what to do, None if there is none. A workspace gives each tensor its own place, so
     that they would no longer follow one another.
     """
-    state = {**parameters_of(module), **buffers_of(module)}
-    held = [item for item in contents(module) if isinstance(item.value, Tensor) and item.value.numel()]
-    by_storage: dict[int, list[Item]] = {}
+    state = {**find_parameters(module), **find_buffers(module)}
+    held = [
+        item for item in iterate_contents(module) if isinstance(item.value, Tensor) and item.value.numel()
+    ]
+    by_storage: dict[int, list[ModuleItem]] = {}
     for item in held:
         if item.value.layout == torch.strided:
             by_storage.setdefault(item.value.untyped_storage().data_ptr(), []).append(item)
     for name, tensor in state.items():
-        if not tensor.is_contiguous() and len(np.unique(_cells(tensor))) < tensor.numel():
+        if not tensor.is_contiguous() and len(np.unique(_find_cells(tensor))) < tensor.numel():
             return f"entries of {name} share memory, but would be trained apart; take .clone() of it"
         if not tensor.numel():
             continue
         for other in by_storage[tensor.untyped_storage().data_ptr()]:
-            if other.value is not tensor and np.isin(_cells(tensor), _cells(other.value)).any():
+            if other.value is not tensor and np.isin(_find_cells(tensor), _find_cells(other.value)).any():
                 return (
                     f"{other.name} shares memory with {name}, but would not follow it in training; tie them "
                     "as one parameter, as in b.weight = a.weight, or take .clone()"
@@ -148,7 +154,7 @@ def shared_memory(module: nn.Module) -> str | None:
     return None
 
 
-def _cells(tensor: Tensor) -> NDArray[np.int64]:
+def _find_cells(tensor: Tensor) -> NDArray[np.int64]:
     """Find the places of a tensor's entries in its storage."""
     count = tensor.untyped_storage().nbytes() // tensor.element_size()
     places = torch.arange(count).as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())

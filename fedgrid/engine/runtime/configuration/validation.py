@@ -9,13 +9,13 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from fedgrid.algorithms.contract.section import SectionType
-from fedgrid.engine.federation.errors import ConfigError, Key, unknown_key
+from fedgrid.engine.federation.errors import ConfigError, Key, unknown_key_error
 
 Model: TypeAlias = BaseModel | type[BaseModel]
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-def explain(error: ValidationError, model: Model, inner: Mapping[str, str] = NOTHING) -> ConfigError:
+def explain_error(error: ValidationError, model: Model, inner: Mapping[str, str] = NOTHING) -> ConfigError:
     """Convert pydantic's first finding to one line, in terms of the configuration's keys.
 
     Args:
@@ -23,12 +23,12 @@ def explain(error: ValidationError, model: Model, inner: Mapping[str, str] = NOT
         model: What was validated: a class, or an instance where a part may be one of several classes.
         inner: Keys of other sections, which one that does not exist here may mean; none by default.
     """
-    finding = _first(error)
-    location = _location(error)
+    finding = _find_first(error)
+    location = _find_location(error)
     place = ".".join(location)
     match finding["type"]:
         case "extra_forbidden":
-            return _unknown_key(location, model, inner)
+            return _build_unknown_key(location, model, inner)
         case "missing":
             lacking = [".".join(map(str, one["loc"])) for one in error.errors() if one["type"] == "missing"]
             message = f"{lacking[0]} is missing" if len(lacking) == 1 else f"{', '.join(lacking)} are missing"
@@ -37,7 +37,7 @@ def explain(error: ValidationError, model: Model, inner: Mapping[str, str] = NOT
             message = f"{place}: {problem}" if place else problem
         case "model_type":
             section = find_section(model, location)
-            keys = f" of {', '.join(_keys(section))}" if section is not None else ""
+            keys = f" of {', '.join(_list_keys(section))}" if section is not None else ""
             message = f"{place} = {finding['input']!r}: expected KEY: VALUE with keys{keys}"
         case "tuple_type" | "list_type":
             message = f"{place} = {finding['input']!r}: expected a list, as in [{finding['input']!r}]"
@@ -49,10 +49,10 @@ def explain(error: ValidationError, model: Model, inner: Mapping[str, str] = NOT
     return ConfigError(message, location)
 
 
-SectionType.explain = explain
+SectionType.explain = explain_error
 
 
-def key_of(error: ConfigError) -> Key:
+def find_key(error: ConfigError) -> Key:
     """Find the key for which a run's configuration was refused, empty if the error names none.
 
     An algorithm's settings are validated on their own, so their locations lack the key `algorithm`.
@@ -61,37 +61,37 @@ def key_of(error: ConfigError) -> Key:
         return error.key
     match error.__cause__:
         case ValidationError() as cause:
-            return ("algorithm", *_location(cause))
+            return ("algorithm", *_find_location(cause))
         case ValueError():
             return ("algorithm",)
     return ()
 
 
-def is_of_one_value(error: ConfigError) -> bool:
+def has_list_for_value(error: ConfigError) -> bool:
     """Check whether a configuration was refused because a list stands where one value is expected."""
     match error.__cause__:
         case ValidationError() as cause:
-            finding = _first(cause)
+            finding = _find_first(cause)
             is_type = finding["type"].endswith("_type") or finding["type"] == "literal_error"
             return is_type and isinstance(finding["input"], list)
     # A list of models was looked up as one name, before pydantic saw it.
     return error.key == ("model",)
 
 
-def inner_keys(model: Model) -> dict[str, str]:
+def map_inner_keys(model: Model) -> dict[str, str]:
     """Map each key of a section to the same with its section, as `rounds` -> `training.rounds`.
 
     For two keys of one name it is that of the first section.
     """
     places: dict[str, str] = {}
-    for key in _keys(model):
+    for key in _list_keys(model):
         section = find_section(model, (key,))
-        for inner in _keys(section) if section is not None else ():
+        for inner in _list_keys(section) if section is not None else ():
             places.setdefault(inner, f"{key}.{inner}")
     return places
 
 
-def _first(error: ValidationError) -> ErrorDetails:
+def _find_first(error: ValidationError) -> ErrorDetails:
     """Find the first finding; an unknown key comes before the key that is missing in its place."""
     findings = error.errors(include_url=False, include_context=False)
     first, *others = findings
@@ -99,35 +99,37 @@ def _first(error: ValidationError) -> ErrorDetails:
     return next(unknown, first) if first["type"] == "missing" else first
 
 
-def _location(error: ValidationError) -> Key:
+def _find_location(error: ValidationError) -> Key:
     """Find the place of the first finding."""
-    return tuple(str(part) for part in _first(error)["loc"])
+    return tuple(str(part) for part in _find_first(error)["loc"])
 
 
-def _unknown_key(location: Key, model: Model, inner: Mapping[str, str]) -> ConfigError:
+def _build_unknown_key(location: Key, model: Model, inner: Mapping[str, str]) -> ConfigError:
     """Build the error of a key that does not exist."""
     *sections, key = location
     section = find_section(model, tuple(sections))
     if section is None:
         return ConfigError(f"unknown key '{'.'.join(location)}'", location)
-    return unknown_key(key, ".".join(sections), _keys(section), location, {**inner, **inner_keys(section)})
+    return unknown_key_error(
+        key, ".".join(sections), _list_keys(section), location, {**inner, **map_inner_keys(section)}
+    )
 
 
-def _fields(model: Model) -> dict[str, FieldInfo]:
+def _list_fields(model: Model) -> dict[str, FieldInfo]:
     """List the fields of a section."""
     return (model if isinstance(model, type) else type(model)).model_fields
 
 
-def _keys(model: Model) -> list[str]:
+def _list_keys(model: Model) -> list[str]:
     """List the keys of a section."""
-    return list(_fields(model))
+    return list(_list_fields(model))
 
 
 def _may_be_null(model: Model, location: Key) -> bool:
     """Check whether a key may be null."""
     *sections, key = location
     section = find_section(model, tuple(sections))
-    field = None if section is None else _fields(section).get(key)
+    field = None if section is None else _list_fields(section).get(key)
     return field is not None and type(None) in get_args(field.annotation)
 
 

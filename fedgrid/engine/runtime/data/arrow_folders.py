@@ -15,29 +15,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedgrid.engine.federation.data.names import HUB, composed
+from fedgrid.engine.federation.data.names import HUB, compose_accents
 from fedgrid.engine.federation.data.tables.columns import IMAGES, LISTS, NUMBERS, TEXTS, Column, Lists
 from fedgrid.engine.federation.errors import DataError
-from fedgrid.engine.runtime.data.tables import check_texts, is_text, numbers, texts
+from fedgrid.engine.runtime.data.tables import check_texts, format_texts, is_text, parse_numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 FILE = re.compile(r"(?P<stem>.+?)(?:-\d{5}-of-(?P<number>\d{5}))?\.arrow")
-OF_OTHERS = re.compile(r"(?:cache|tmp)-?[0-9a-z_]*\.arrow")
+CACHE_FILE = re.compile(r"(?:cache|tmp)-?[0-9a-z_]*\.arrow")
 """Names of files that `datasets` leaves next to them."""
 CLASSES, PICTURES = "ClassLabel", "Image"
 """What `datasets` calls such columns."""
-DATA, WHOLE = "data", "train"
+DATA, WHOLE_SPLIT = "data", "train"
 """Name of the files of a data set that has no splits, or of one split in its own folder; and that split."""
 
 
-def files(folder: Path) -> list[Path]:
+def list_arrow_files(folder: Path) -> list[Path]:
     """List the files that are read in a folder."""
-    return [file for of_split in splits_in(folder).values() for file in of_split]
+    return [file for split_files in find_splits(folder).values() for file in split_files]
 
 
-def splits_in(folder: Path) -> dict[str, list[Path]]:
+def find_splits(folder: Path) -> dict[str, list[Path]]:
     """Find the files of each split.
 
     Raises:
@@ -46,23 +46,24 @@ def splits_in(folder: Path) -> dict[str, list[Path]]:
     splits: dict[str, list[Path]] = {}
     for file in sorted([*folder.glob("*.arrow"), *folder.glob("*/*.arrow")]):
         match = FILE.fullmatch(file.name)
-        if match is None or OF_OTHERS.fullmatch(file.name):
+        if match is None or CACHE_FILE.fullmatch(file.name):
             continue
         split = match["stem"].rpartition("-")[2]
         if split == DATA:
-            split = file.parent.name if file.parent != folder else WHOLE
+            split = file.parent.name if file.parent != folder else WHOLE_SPLIT
         splits.setdefault(split, []).append(file)
     if not splits:
         raise DataError(
             f"{folder} has no files that `save_to_disk` of the package datasets writes; {HUB}:NAME, "
             "without a path, is a data set of the Hugging Face hub"
         )
-    for split, of_split in splits.items():
+    for split, split_files in splits.items():
         # Each file's name says how many there are, so that a missing one is noticed.
-        numbers = {int(match["number"] or 1) for file in of_split if (match := FILE.fullmatch(file.name))}
-        if numbers != {len(of_split)}:
+        numbers = {int(match["number"] or 1) for file in split_files if (match := FILE.fullmatch(file.name))}
+        if numbers != {len(split_files)}:
             raise DataError(
-                f"{folder}: split {split} has {len(of_split)} files, and {of_split[-1].name} is named as one "
+                f"{folder}: split {split} has {len(split_files)} files, and {split_files[-1].name} is named "
+                "as one "
                 f"of {max(numbers)}; save it again into a new folder"
             )
     return splits
@@ -76,11 +77,13 @@ def read_splits(source: str, splits: Sequence[Sequence[Path]]) -> "tuple[pa.Tabl
     """
     import pyarrow as pa
 
-    parts = [_read(of_split) for of_split in splits]
+    parts = [_read_split(split_files) for split_files in splits]
     try:
         return pa.concat_tables(parts), [part.num_rows for part in parts]
     except pa.ArrowException as error:
-        names = " and ".join(", ".join(f"{of.name} ({of.type})" for of in part.schema) for part in parts)
+        names = " and ".join(
+            ", ".join(f"{field.name} ({field.type})" for field in part.schema) for part in parts
+        )
         raise DataError(f"{source}: splits have different columns: {names}; take one of them") from error
 
 
@@ -93,12 +96,12 @@ def read_columns(source: str, table: "pa.Table") -> dict[str, Column]:
     about = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
     features = about.get("info", {}).get("features", {})
     return {
-        composed_name: _column(check_texts(source, name, table[name]), features.get(name, {}))
-        for name, composed_name in zip(table.column_names, composed(table.column_names), strict=True)
+        composed_name: _build_column(check_texts(source, name, table[name]), features.get(name, {}))
+        for name, composed_name in zip(table.column_names, compose_accents(table.column_names), strict=True)
     }
 
 
-def _read(of_split: Sequence[Path]) -> "pa.Table":
+def _read_split(split_files: Sequence[Path]) -> "pa.Table":
     """Read the files of a split as one table, mapped from disk.
 
     Raises:
@@ -107,7 +110,7 @@ def _read(of_split: Sequence[Path]) -> "pa.Table":
     import pyarrow as pa
 
     parts = []
-    for file in of_split:
+    for file in split_files:
         try:
             # Mapped, not read: the files of image data sets may be larger than the memory.
             parts.append(pa.ipc.open_stream(pa.memory_map(str(file))).read_all())
@@ -117,7 +120,7 @@ def _read(of_split: Sequence[Path]) -> "pa.Table":
     return pa.concat_tables(parts)
 
 
-def _column(column: "pa.ChunkedArray", feature: Mapping[str, Any]) -> Column:
+def _build_column(column: "pa.ChunkedArray", feature: Mapping[str, Any]) -> Column:
     """Build a column from its Arrow type and from what `datasets` says about it."""
     import pyarrow as pa
 
@@ -129,16 +132,16 @@ def _column(column: "pa.ChunkedArray", feature: Mapping[str, Any]) -> Column:
         classes = tuple(feature["names"])
         return Column(TEXTS, partial(_class_names, column, classes), classes=classes)
     if kind == PICTURES:
-        return Column(IMAGES, image=partial(_image, column))
+        return Column(IMAGES, image=partial(_read_image, column))
     if is_text(stored):
         return Column(TEXTS, lambda: [text or "" for text in column.to_pylist()])
     if _is_number(stored):
-        return Column(NUMBERS, partial(texts, column), partial(numbers, column))
+        return Column(NUMBERS, partial(format_texts, column), partial(parse_numbers, column))
     inner = stored
     while _is_list(inner):
         inner = inner.value_type
     if _is_number(inner):
-        return Column(LISTS, lists=partial(_lists, column))
+        return Column(LISTS, lists=partial(_read_lists, column))
     return Column(f"{stored if kind in ('', 'Value') else kind}")
 
 
@@ -162,24 +165,24 @@ def _class_names(column: "pa.ChunkedArray", class_names: Sequence[str]) -> list[
     return [classes.get(label, "") for label in column.to_pylist()]
 
 
-def _image(column: "pa.ChunkedArray", row: int) -> bytes | Path | None:
+def _read_image(column: "pa.ChunkedArray", row: int) -> bytes | Path | None:
     """Read what is in the file of an image, or its path, where images of a hub's folder are."""
     value = column[row].as_py() or {}
     content, path = value.get("bytes"), value.get("path")
     return Path(path) if content is None and path else content
 
 
-def _lists(column: "pa.ChunkedArray") -> Lists:
+def _read_lists(column: "pa.ChunkedArray") -> Lists:
     """Read nested lists as one flat array, and the lengths of the lists at each depth."""
     import pyarrow.compute as pc
 
     # Level by level, in Arrow: lists of Python would take many times the memory.
     values, lengths = [], []
     for chunk in column.chunks:
-        of_chunk = []
+        chunk_lengths = []
         while _is_list(chunk.type):
-            of_chunk.append(pc.list_value_length(chunk).fill_null(0).to_numpy(zero_copy_only=False))
+            chunk_lengths.append(pc.list_value_length(chunk).fill_null(0).to_numpy(zero_copy_only=False))
             chunk = chunk.flatten()
         values.append(chunk.to_numpy(zero_copy_only=False))
-        lengths.append(of_chunk)
+        lengths.append(chunk_lengths)
     return Lists(np.concatenate(values), [np.concatenate(depth) for depth in zip(*lengths, strict=True)])

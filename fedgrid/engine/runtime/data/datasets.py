@@ -17,16 +17,16 @@ import numpy as np
 
 from fedgrid.engine.federation.data import image_folders, names, readers
 from fedgrid.engine.federation.data.dataset import Dataset, check_images
-from fedgrid.engine.federation.data.files import check_memory, release
+from fedgrid.engine.federation.data.files import check_memory, release_memory
 from fedgrid.engine.federation.data.images import Pair
 from fedgrid.engine.federation.data.published.facts import REFUSED
-from fedgrid.engine.federation.data.registry import DATASETS, default_of
-from fedgrid.engine.federation.errors import ConfigError, DataError, unknown
+from fedgrid.engine.federation.data.registry import DATASETS, find_defaults
+from fedgrid.engine.federation.errors import ConfigError, DataError, unknown_name_error
 from fedgrid.engine.runtime.data import arrow_folders, hub, own_images
 from fedgrid.engine.runtime.data.own_data import find_facts, read_examples
 from fedgrid.engine.runtime.data.own_images import OWN_FORMATS
 from fedgrid.engine.runtime.storage import user_files
-from fedgrid.engine.runtime.storage.user_files import absolute, cache
+from fedgrid.engine.runtime.storage.user_files import find_user_cache, make_absolute
 
 READER = 3
 """Version of how files become images: digests of what another one has read are not used."""
@@ -36,7 +36,7 @@ MAKERS = ("scikit-learn", "numpy", "scipy")
 """Packages that data sets without files come from, or are drawn and filtered by."""
 
 
-def find(name: str, data_dir: Path) -> Dataset:
+def find_dataset(name: str, data_dir: Path) -> Dataset:
     """Find a data set by name, or the user's own by its path or by what a run calls it.
 
     Of the images in a file or folder only sizes and digests of the files are read.
@@ -45,21 +45,23 @@ def find(name: str, data_dir: Path) -> Dataset:
         ConfigError, DataError: the name is unknown, PATH cannot be read.
     """
     if name in DATASETS:
-        return _measure(DATASETS[name], data_dir)
+        return _measure_dataset(DATASETS[name], data_dir)
     kind, _, given_path = name.partition(":")
     if kind not in OWN_FORMATS or not given_path:
         if (reason := REFUSED.get(name.partition("-")[0])) is not None:
             raise ConfigError(f"dataset {name} of MedMNIST: {reason}", ("dataset",))
         listed = [entry.name for entry in DATASETS.values() if entry.is_listed]
-        raise unknown("dataset", name, [*listed, *(f"{kind}:PATH" for kind in OWN_FORMATS)], ALSO_CALLED)
-    name, path, mark = _located(name)
-    named = names.on_hub(name)
+        raise unknown_name_error(
+            "dataset", name, [*listed, *(f"{kind}:PATH" for kind in OWN_FORMATS)], ALSO_CALLED
+        )
+    name, path, mark = _locate_own(name)
+    named = names.parse_hub_name(name)
     called = f"{names.HUB}:{named[0]}" if named else ""
     facts = find_facts(kind, path, mark, called)
     # The user's own data have no defaults of their own, so they get those of their kind of inputs.
-    model, training = default_of(facts.inputs)
-    if not names.is_name(name):
-        name = own_images.name(kind, path, mark, files_of(kind, path))
+    model, training = find_defaults(facts.inputs)
+    if not names.is_content_name(name):
+        name = own_images.name_by_digest(kind, path, mark, list_files(kind, path))
     return Dataset(
         name,
         named[0] if named else path.name,
@@ -73,26 +75,26 @@ def find(name: str, data_dir: Path) -> Dataset:
     )
 
 
-def files_of(kind: str, place: Path) -> list[Path]:
+def list_files(kind: str, place: Path) -> list[Path]:
     """List the files of the user's own data at a place: those read in a folder, or the file itself."""
     if kind == names.HUB:
-        return arrow_folders.files(place)
-    return image_folders.files(place) if place.is_dir() else [place]
+        return arrow_folders.list_arrow_files(place)
+    return image_folders.list_files(place) if place.is_dir() else [place]
 
 
 def name_by_content(value: Any, data_dir: Path) -> Any:
     """Replace the user's own images in a value, such as an encoder's public set, by their names with digests.
 
     Raises:
-        ConfigError, DataError: as `find`.
+        ConfigError, DataError: as `find_dataset`.
     """
     if isinstance(value, Mapping):
         return {key: name_by_content(inner, data_dir) for key, inner in value.items()}
     is_own = isinstance(value, str) and value.partition(":")[0] in OWN_FORMATS and ":" in value
-    return find(value, data_dir).name if is_own else value
+    return find_dataset(value, data_dir).name if is_own else value
 
 
-def load(name: str, data_dir: Path, download: bool = True) -> Pair:
+def load_dataset(name: str, data_dir: Path, download: bool = True) -> Pair:
     """Load (pool, server's test set); missing files are downloaded into the data folder first.
 
     Raises:
@@ -100,14 +102,14 @@ def load(name: str, data_dir: Path, download: bool = True) -> Pair:
         DataError: files are missing and cannot be downloaded, are damaged, or hold other images, or more than
             this machine's memory.
     """
-    dataset = find(name, data_dir)
+    dataset = find_dataset(name, data_dir)
     if dataset.fetch:
         # Before the download, which may take an hour.
         check_memory(dataset.name, dataset.num_bytes)
     if not (download and dataset.fetch):
-        _require(dataset, data_dir)
-    elif _missing(dataset, data_dir):
-        readers.download(dataset.title, dataset.fetch, dataset.files, data_dir)
+        _check_files(dataset, data_dir)
+    elif _list_missing(dataset, data_dir):
+        readers.download_files(dataset.title, dataset.fetch, dataset.files, data_dir)
     pool, server = dataset.read(data_dir / dataset.location)
     if len(pool) != dataset.pool_size:
         raise DataError(
@@ -123,8 +125,8 @@ def is_here(name: str, data_dir: Path) -> bool:
     """Check whether the files of a data set exist, without their content."""
     kind, _, path = name.partition(":")
     if kind in OWN_FORMATS and path:
-        return _located(name)[1].exists()
-    return not _missing(DATASETS.get(name) or find(name, data_dir), data_dir)
+        return _locate_own(name)[1].exists()
+    return not _list_missing(DATASETS.get(name) or find_dataset(name, data_dir), data_dir)
 
 
 ALSO_CALLED = {
@@ -143,32 +145,36 @@ def default_data_dir() -> Path:
         ConfigError: the user has no home folder, or there can be no such folder.
     """
     given = os.environ.get("FEDGRID_DATA")
-    return image_folder(given, "FEDGRID_DATA") if given else cache(instead="FEDGRID_DATA") / "data"
+    return (
+        check_image_folder(given, "FEDGRID_DATA")
+        if given
+        else find_user_cache(instead="FEDGRID_DATA") / "data"
+    )
 
 
-def image_folder(given: Path | str, what: str = "--data-dir") -> Path:
+def check_image_folder(given: Path | str, what: str = "--data-dir") -> Path:
     """Make the path of the folder of images that a user names absolute, and check it.
 
     Raises:
         ConfigError: there can be no such folder.
     """
-    folder = absolute(given, what)
+    folder = make_absolute(given, what)
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{what} {folder} is a file; name a folder for the images")
     return folder
 
 
-def _measure(dataset: Dataset, data_dir: Path) -> Dataset:
+def _measure_dataset(dataset: Dataset, data_dir: Path) -> Dataset:
     """Add the sizes of a data set's file, if these vary and the file is here.
 
     Raises:
         DataError: it is a plugin's, and cannot be read.
     """
     if dataset.is_own:
-        _require(dataset, data_dir)
+        _check_files(dataset, data_dir)
         # Only the plugin's code can tell the sizes, so all of it is read.
         pool, test = dataset.read(data_dir)
-        model, training = default_of(pool.inputs)
+        model, training = find_defaults(pool.inputs)
         return replace(
             dataset,
             num_classes=1 + int(max(pool.labels.max(initial=0), test.labels.max(initial=0))),
@@ -178,35 +184,39 @@ def _measure(dataset: Dataset, data_dir: Path) -> Dataset:
             training=training,
             num_groups=len(pool.group_names) or None,
         )
-    if not dataset.sizes_vary or _missing(dataset, data_dir):
+    if not dataset.sizes_vary or _list_missing(dataset, data_dir):
         return dataset
     facts = find_facts("npz", data_dir / dataset.location, "")
     return replace(dataset, pool_size=facts.pool_size, num_groups=facts.num_groups)
 
 
-def _located(name: str) -> tuple[str, Path, str]:
+def _locate_own(name: str) -> tuple[str, Path, str]:
     """Find name, path and mark of the user's own data; those of the hub have the name of a run."""
     path = None
-    if names.on_hub(name):
-        name, path = hub.locate(name)
-    given, mark = names.place_and_mark(names.without_digest(name).partition(":")[2])
+    if names.parse_hub_name(name):
+        name, path = hub.locate_dataset(name)
+    given, mark = names.split_mark(names.strip_digest(name).partition(":")[2])
     if path is None:
-        path = own_images.place(name) if names.is_name(name) else absolute(given, "images in")
+        path = (
+            own_images.require_place(name)
+            if names.is_content_name(name)
+            else make_absolute(given, "images in")
+        )
     return name, path, mark
 
 
-def _missing(dataset: Dataset, data_dir: Path) -> list[str]:
+def _list_missing(dataset: Dataset, data_dir: Path) -> list[str]:
     """List the files of a data set that are missing."""
     return [name for name in dataset.files if not (data_dir / name).is_file()]
 
 
-def _require(dataset: Dataset, data_dir: Path) -> None:
+def _check_files(dataset: Dataset, data_dir: Path) -> None:
     """Check that the files of a data set are here.
 
     Raises:
         DataError: one is missing.
     """
-    for name in _missing(dataset, data_dir):
+    for name in _list_missing(dataset, data_dir):
         ways = ["put it there", "set FEDGRID_DATA or --data-dir to its folder"]
         if dataset.fetch or dataset.made_by:
             download = f"allow the download of {dataset.download_mb} MB"
@@ -214,7 +224,7 @@ def _require(dataset: Dataset, data_dir: Path) -> None:
         raise DataError(f"{dataset.title}: {data_dir / name} is missing; {', or '.join(ways)}")
 
 
-def digest_of(pair: Pair) -> str:
+def digest_pair(pair: Pair) -> str:
     """Compute the digest of a data set's images, classes and, if it has them, groups and clients."""
     digest = sha256()
     arrays = [array for part in pair for array in (part.images, part.labels, part.groups)]
@@ -225,38 +235,40 @@ def digest_of(pair: Pair) -> str:
         for start in range(0, len(array), ROWS):
             digest.update(np.ascontiguousarray(array[start : start + ROWS]).data)
             # Images of a mapped file would otherwise stay in memory, all of them, just for the digest.
-            release(array)
+            release_memory(array)
     return digest.hexdigest()
 
 
-def load_known(name: str, data_dir: Path) -> tuple[Pair, str]:
+def load_with_digest(name: str, data_dir: Path) -> tuple[Pair, str]:
     """Load a data set; return it with its digest, which is stored.
 
     Raises:
-        ConfigError, DataError: as `datasets.load`.
+        ConfigError, DataError: as `datasets.load_dataset`.
     """
-    before = fingerprint(find(name, data_dir), data_dir)
-    pair = load(name, data_dir)
-    digest = digest_of(pair)
-    dataset = find(name, data_dir)
+    before = fingerprint_dataset(find_dataset(name, data_dir), data_dir)
+    pair = load_dataset(name, data_dir)
+    digest = digest_pair(pair)
+    dataset = find_dataset(name, data_dir)
     # A file that changed while it was read has a digest of neither content.
-    if before and before == fingerprint(dataset, data_dir):
-        user_files.remember_digest(_key(dataset, data_dir), before, digest)
+    if before and before == fingerprint_dataset(dataset, data_dir):
+        user_files.store_digest(_make_key(dataset, data_dir), before, digest)
     return pair, digest
 
 
-def digest_of_dataset(name: str, data_dir: Path) -> str:
+def find_dataset_digest(name: str, data_dir: Path) -> str:
     """Find the digest of a data set; load it only if its files have changed since that was last done.
 
     Raises:
-        ConfigError, DataError: as `datasets.load`.
+        ConfigError, DataError: as `datasets.load_dataset`.
     """
-    dataset = find(name, data_dir)
-    digest = user_files.recall_digest(_key(dataset, data_dir), fingerprint(dataset, data_dir))
-    return digest or load_known(name, data_dir)[1]
+    dataset = find_dataset(name, data_dir)
+    digest = user_files.load_stored_digest(
+        _make_key(dataset, data_dir), fingerprint_dataset(dataset, data_dir)
+    )
+    return digest or load_with_digest(name, data_dir)[1]
 
 
-def fingerprint(dataset: Dataset, data_dir: Path) -> str:
+def fingerprint_dataset(dataset: Dataset, data_dir: Path) -> str:
     """Compute a digest of names, sizes, times and inodes of a data set's files; their content is not read.
 
     Empty for a plugin's: no file shows whether what its code makes has changed.
@@ -267,9 +279,9 @@ def fingerprint(dataset: Dataset, data_dir: Path) -> str:
         return " ".join(map(version, MAKERS))
     files = [data_dir / name for name in dataset.files]
     kind = dataset.name.partition(":")[0]
-    return user_files.fingerprint(files or files_of(kind, Path(dataset.location)))
+    return user_files.fingerprint_files(files or list_files(kind, Path(dataset.location)))
 
 
-def _key(dataset: Dataset, data_dir: Path) -> str:
+def _make_key(dataset: Dataset, data_dir: Path) -> str:
     """Build the key under which a data set's digest is stored."""
     return f"{dataset.name} {(data_dir / dataset.location).absolute()} {READER}"

@@ -22,7 +22,7 @@ from PIL import Image
 
 from fedgrid.engine.federation.data.images import Images
 from fedgrid.engine.federation.errors import DataError
-from fedgrid.engine.runtime.storage.atomic import disk_errors, replacing
+from fedgrid.engine.runtime.storage.atomic import disk_errors, replace_files
 from fedgrid.regular_files import LARGEST_TABLE, open_file, read_file
 
 SIDE, NUM_CLASSES = 28, 62
@@ -41,7 +41,7 @@ Part = tuple[str, Images, list[int]]
 
 
 @dataclass(frozen=True)
-class Converted:
+class FemnistCounts:
     """Counts of a converted file: writers, images of the pool, and test images."""
 
     writers: int
@@ -49,7 +49,7 @@ class Converted:
     test: int
 
 
-def convert(source: Path, target: Path) -> Converted:
+def convert_femnist_files(source: Path, target: Path) -> FemnistCounts:
     """Write the npz file that the data set `femnist` is read from, with each image's writer as its group.
 
     Args:
@@ -63,19 +63,19 @@ def convert(source: Path, target: Path) -> Converted:
     """
     # A writer's images may be in several files.
     by_writer: dict[str, list[Part]] = defaultdict(list)
-    for path in _files(source):
-        for part in _of_parquet(path) if path.suffix == ".parquet" else _of_leaf(path):
+    for path in _list_sources(source):
+        for part in _read_parquet(path) if path.suffix == ".parquet" else _read_leaf(path):
             by_writer[part[0]].append(part)
-    arrays = _split(by_writer, source)
+    arrays = _split_writers(by_writer, source)
     with disk_errors(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(target) as (temporary,), temporary.open("wb") as file:
+        with replace_files(target) as (temporary,), temporary.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
     pool, test = (len(arrays[f"{part}_labels"]) for part in ("train", "test"))
-    return Converted(len(np.unique(arrays["train_group"])), pool, test)
+    return FemnistCounts(len(np.unique(arrays["train_group"])), pool, test)
 
 
-def _split(by_writer: dict[str, list[Part]], source: Path) -> dict[str, NDArray[Any]]:
+def _split_writers(by_writer: dict[str, list[Part]], source: Path) -> dict[str, NDArray[Any]]:
     """Build the arrays of the npz file; writers are numbered in the order of their names."""
     arrays: dict[str, list[NDArray[Any]]] = defaultdict(list)
     for number, writer in enumerate(sorted(by_writer)):
@@ -86,18 +86,18 @@ def _split(by_writer: dict[str, list[Part]], source: Path) -> dict[str, NDArray[
             arrays[f"{name}_images"].append(images[where])
             arrays[f"{name}_labels"].append(labels[where])
             arrays[f"{name}_group"].append(np.full(where.sum(), number, np.int32))
-    whole = {name: np.concatenate(parts) for name, parts in arrays.items()}
+    joined = {name: np.concatenate(parts) for name, parts in arrays.items()}
     for name in ("train", "test"):
-        counts_L = np.bincount(whole[f"{name}_labels"], minlength=NUM_CLASSES)
+        counts_L = np.bincount(joined[f"{name}_labels"], minlength=NUM_CLASSES)
         if not counts_L.all():
             raise DataError(
                 f"{source} has {counts_L.sum()} {name} images, and none of class {int(np.argmin(counts_L))}; "
                 "take more writers (every tenth image of a writer is test)"
             )
-    return whole
+    return joined
 
 
-def _files(source: Path) -> list[Path]:
+def _list_sources(source: Path) -> list[Path]:
     """List the files to read, all of one kind."""
     if not source.is_dir():
         files = [source]
@@ -112,7 +112,7 @@ def _files(source: Path) -> list[Path]:
     return [file.resolve() for file in files]
 
 
-def _of_leaf(file: Path) -> Iterator[Part]:
+def _read_leaf(file: Path) -> Iterator[Part]:
     """Yield the writers of one of LEAF's files: `user_data`, by user 784 numbers from 0 to 1 an image."""
     try:
         users = json.loads(read_file(file, LARGEST_JSON))["user_data"]
@@ -121,12 +121,12 @@ def _of_leaf(file: Path) -> Iterator[Part]:
             if not ((values >= 0) & (values <= 1)).all():
                 raise ValueError("a pixel outside 0 to 1")
             # LEAF divided bytes by 255; rounding gives the very bytes back.
-            yield _checked(writer, np.rint(255 * values).astype(np.uint8), data["y"])
+            yield _check_part(writer, np.rint(255 * values).astype(np.uint8), data["y"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(f"{file} is not one of LEAF's files for FEMNIST: {_cause(error)}") from error
+        raise DataError(f"{file} is not one of LEAF's files for FEMNIST: {_describe_cause(error)}") from error
 
 
-def _of_parquet(file: Path) -> Iterator[Part]:
+def _read_parquet(file: Path) -> Iterator[Part]:
     """Yield the images of a Parquet file, each with its writer."""
     # Imported here because only this command needs it.
     import pyarrow as pa
@@ -139,17 +139,17 @@ def _of_parquet(file: Path) -> Iterator[Part]:
     try:
         with open_file(file, LARGEST_TABLE) as data:
             table = pq.ParquetFile(data, page_checksum_verification=True)
-            columns = [_column(table.schema_arrow.names, names) for names in (WRITER, LABEL, ("image",))]
+            columns = [_find_column(table.schema_arrow.names, names) for names in (WRITER, LABEL, ("image",))]
             check_fits(table, len(columns))
             for batch in table.iter_batches(BATCH, columns=columns):
                 rows = zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
                 for writer, label, image in rows:
-                    yield _checked(str(writer), _image(image)[None], [label])
+                    yield _check_part(str(writer), _decode_image(image)[None], [label])
     except (*damage, Image.DecompressionBombError) as error:
-        raise DataError(f"{file} is not a Parquet file of FEMNIST: {_cause(error)}") from error
+        raise DataError(f"{file} is not a Parquet file of FEMNIST: {_describe_cause(error)}") from error
 
 
-def _column(names: list[str], accepted: tuple[str, ...]) -> str:
+def _find_column(names: list[str], accepted: tuple[str, ...]) -> str:
     """Find the column that has one of the accepted names.
 
     Raises:
@@ -161,7 +161,7 @@ def _column(names: list[str], accepted: tuple[str, ...]) -> str:
     raise ValueError(f"it has no column {' or '.join(accepted)}, but {', '.join(names)}")
 
 
-def _image(given: Any) -> Images:
+def _decode_image(given: Any) -> Images:
     """Decode an image from 784 grey values, or from an encoded image, alone or as `bytes` of a mapping."""
     encoded = given["bytes"] if isinstance(given, dict) else given
     if not isinstance(encoded, bytes):
@@ -175,7 +175,7 @@ def _image(given: Any) -> Images:
         return np.asarray(image.convert("L"), np.uint8)
 
 
-def _checked(writer: str, images: Images, labels: list[int]) -> Part:
+def _check_part(writer: str, images: Images, labels: list[int]) -> Part:
     """Check that each image has a class, and return the part.
 
     Raises:
@@ -189,7 +189,7 @@ def _checked(writer: str, images: Images, labels: list[int]) -> Part:
     return writer, images, labels
 
 
-def _cause(error: Exception) -> str:
+def _describe_cause(error: Exception) -> str:
     """Describe an error in one line, with what was expected."""
     missing = f"{error} is missing" if isinstance(error, KeyError) else str(error)
     return f"{' '.join(missing.split())[:200]}; {EXPECTED}"

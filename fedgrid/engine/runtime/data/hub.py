@@ -12,9 +12,9 @@ from fedgrid.engine.federation.data.names import (
     COMMIT,
     CONFIG,
     HUB,
-    on_hub,
-    place_and_mark,
-    without_digest,
+    parse_hub_name,
+    split_mark,
+    strip_digest,
 )
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.runtime.data import own_images
@@ -28,34 +28,34 @@ SCRIPT = "scripts are no longer supported"
 """Part of the error of a data set that is a program."""
 
 
-def locate(dataset: str) -> tuple[str, Path]:
+def locate_dataset(dataset: str) -> tuple[str, Path]:
     """Find what a run calls a data set on the hub, and the folder with its files, fetched if need be.
 
     Raises:
         DataError: the hub does not have it, or it is not in the cache and cannot be fetched.
     """
-    known = own_images.known(dataset)
+    stored = own_images.find_place(dataset)
     # The cache may have been emptied since.
-    if known is not None and known.exists():
-        return dataset, known
-    named = on_hub(dataset)
+    if stored is not None and stored.exists():
+        return dataset, stored
+    named = parse_hub_name(dataset)
     assert named is not None, "a folder is not fetched"
     repository, revision = named
-    _, mark = place_and_mark(without_digest(dataset))
+    _, mark = split_mark(strip_digest(dataset))
     items = mark.removeprefix("#").split(",") if mark else []
-    of_config = [item for item in items if item.startswith(f"{CONFIG}=")]
-    config = of_config[0].partition("=")[2] if of_config else ""
-    folder = _folder(repository, commit_of(repository, revision), config)
+    config_items = [item for item in items if item.startswith(f"{CONFIG}=")]
+    config = config_items[0].partition("=")[2] if config_items else ""
+    folder = _find_folder(repository, find_commit(repository, revision), config)
     # Folders of the cache are DATASET/CONFIGURATION/VERSION/COMMIT. A run names the configuration even if the
     # user left it out, because the default may change.
-    if not of_config and (config := folder.parent.parent.name) != DEFAULT:
+    if not config_items and (config := folder.parent.parent.name) != DEFAULT:
         items.append(f"{CONFIG}={config}")
     mark = f"#{','.join(sorted(items))}" if items else ""
-    return own_images.keep(f"{HUB}:{repository}{mark}@{folder.name}", folder), folder
+    return own_images.register_place(f"{HUB}:{repository}{mark}@{folder.name}", folder), folder
 
 
 @lru_cache(maxsize=8)
-def commit_of(repository: str, revision: str) -> str:
+def find_commit(repository: str, revision: str) -> str:
     """Find the commit that a revision is now, empty: the newest; without a network that of the cache.
 
     Raises:
@@ -78,16 +78,16 @@ def commit_of(repository: str, revision: str) -> str:
         )
     except Exception as error:
         # Whatever the hub, the network and the cache raise.
-        raise _not_fetched(name, repository, error) from error
+        raise _build_error(name, repository, error) from error
     return Path(folder).name
 
 
 @lru_cache(maxsize=8)
-def _folder(repository: str, commit: str, config: str) -> Path:
+def _find_folder(repository: str, commit: str, config: str) -> Path:
     """Find the folder of a configuration, empty: the default one; its name is the commit."""
     import datasets
 
-    if cached := _cached(repository, config or DEFAULT, commit):
+    if cached := _list_cached(repository, config or DEFAULT, commit):
         return cached[0]
     try:
         builder = datasets.load_dataset_builder(repository, config or None, revision=commit)
@@ -98,13 +98,13 @@ def _folder(repository: str, commit: str, config: str) -> Path:
     except Exception as error:
         # Whatever the hub, the network and a damaged data set raise.
         problem = error
-    cached = _cached(repository, config or "*", commit)
+    cached = _list_cached(repository, config or "*", commit)
     if len(cached) == 1:
         return cached[0]
-    raise _not_fetched(f"{HUB}:{repository}@{commit}", repository, problem) from problem
+    raise _build_error(f"{HUB}:{repository}@{commit}", repository, problem) from problem
 
 
-def _cached(repository: str, config: str, commit: str) -> list[Path]:
+def _list_cached(repository: str, config: str, commit: str) -> list[Path]:
     """List the folders of a data set's configurations in the cache of `datasets`."""
     from datasets import config as settings
     from datasets.naming import camelcase_to_snakecase
@@ -114,13 +114,13 @@ def _cached(repository: str, config: str, commit: str) -> list[Path]:
     return sorted(folder for folder in root.glob(f"{config}/*/{commit}") if COMMIT.fullmatch(folder.name))
 
 
-def _not_fetched(name: str, repository: str, error: Exception) -> DataError:
+def _build_error(name: str, repository: str, error: Exception) -> DataError:
     """Build the error of a data set that could not be fetched, with what the cache has."""
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     cause = " ".join(str(error).split())
     if isinstance(error, ConnectionError | LocalEntryNotFoundError):
-        commits = [folder.name for folder in _cached(repository, "*", "*")]
+        commits = [folder.name for folder in _list_cached(repository, "*", "*")]
         there = f"has {HUB}:{repository}@{commits[-1]}" if commits else "does not have it"
         return DataError(
             f"{name}: the Hugging Face hub cannot be reached, and the cache {there}; take what it has, or "

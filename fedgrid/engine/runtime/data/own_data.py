@@ -19,11 +19,17 @@ from fedgrid.engine.federation.data.images import Pair
 from fedgrid.engine.federation.data.npz_files import open_npz
 from fedgrid.engine.federation.data.tables.columns import TEXTS, Bools, Column, Table
 from fedgrid.engine.federation.data.tables.examples import open_table
-from fedgrid.engine.federation.data.tables.options import Options
+from fedgrid.engine.federation.data.tables.options import TableOptions
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.data import arrow_folders
-from fedgrid.engine.runtime.data.tables import index_of, numbers, others_in, read_table, texts
-from fedgrid.engine.runtime.storage.user_files import fingerprint
+from fedgrid.engine.runtime.data.tables import (
+    find_index_columns,
+    find_other_kinds,
+    format_texts,
+    parse_numbers,
+    read_table,
+)
+from fedgrid.engine.runtime.storage.user_files import fingerprint_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +45,7 @@ def find_facts(kind: str, path: Path, mark: str, called: str = "") -> Facts:
     Args:
         kind: The format.
         path: Where they are.
-        mark: The options after the path, as in `names.place_and_mark`.
+        mark: The options after the path, as in `names.split_mark`.
         called: What messages call them: those of the hub by their name; by default their path.
 
     Raises:
@@ -49,8 +55,8 @@ def find_facts(kind: str, path: Path, mark: str, called: str = "") -> Facts:
     _check_options(f"{path}{mark}")
     if kind == FOLDER:
         # What there would be to remember takes as long to check: a list of its files.
-        return _open(kind, path, mark, called)[0]
-    return _remember_facts(kind, path, mark, called, _stamp(kind, path))
+        return _open_source(kind, path, mark, called)[0]
+    return _find_facts_once(kind, path, mark, called, _make_stamp(kind, path))
 
 
 def read_examples(kind: str, mark: str, called: str, path: Path) -> Pair:
@@ -63,43 +69,43 @@ def read_examples(kind: str, mark: str, called: str, path: Path) -> Pair:
         path: Where they are.
     """
     if kind == FOLDER:
-        return _open(kind, path, mark, called)[1]()
-    _, read = _open_once(kind, path, mark, called, _stamp(kind, path))
+        return _open_source(kind, path, mark, called)[1]()
+    _, read = _open_source_once(kind, path, mark, called, _make_stamp(kind, path))
     # It holds a whole table, which nobody needs twice.
-    _open_once.cache_clear()
+    _open_source_once.cache_clear()
     return read()
 
 
-def _stamp(kind: str, path: Path) -> str:
+def _make_stamp(kind: str, path: Path) -> str:
     """Compute what is new once a file is replaced."""
-    return fingerprint(arrow_folders.files(path) if kind == names.HUB else [path])
+    return fingerprint_files(arrow_folders.list_arrow_files(path) if kind == names.HUB else [path])
 
 
 @lru_cache(maxsize=8)
-def _remember_facts(kind: str, path: Path, mark: str, called: str, stamp: str) -> Facts:
+def _find_facts_once(kind: str, path: Path, mark: str, called: str, stamp: str) -> Facts:
     """Find the facts about data, or take those of an earlier call for the same files."""
-    return _open_once(kind, path, mark, called, stamp)[0]
+    return _open_source_once(kind, path, mark, called, stamp)[0]
 
 
 @lru_cache(maxsize=1)
-def _open_once(kind: str, path: Path, mark: str, called: str, stamp: str) -> DataSource:
+def _open_source_once(kind: str, path: Path, mark: str, called: str, stamp: str) -> DataSource:
     """Open data, or take them from the last call: facts are needed first, then the examples."""
-    return _open(kind, path, mark, called)
+    return _open_source(kind, path, mark, called)
 
 
-def _open(kind: str, path: Path, mark: str, called: str) -> DataSource:
+def _open_source(kind: str, path: Path, mark: str, called: str) -> DataSource:
     """Open data by their format; return their facts, and what reads the examples."""
     if kind == names.HUB:
-        options = Options.parse(called or f"{path}", mark, is_saved=True, is_on_hub=bool(called))
+        options = TableOptions.from_mark(called or f"{path}", mark, is_saved=True, is_on_hub=bool(called))
         return _open_saved(path, options)
-    size, given = names.size_and_options(mark)
+    size, given = names.parse_mark(mark)
     if size and kind != FOLDER:
         raise ConfigError(f"{path}{mark}: only folders are scaled; leave out {mark}", ("dataset",))
     if kind in names.TABLES:
-        options = Options.parse(f"{path}", mark)
+        options = TableOptions.from_mark(f"{path}", mark)
         stored = read_table(path, kind == "parquet")
-        return open_table(_make_table(stored, _read_plain, index_of(stored)), options)
-    share = names.only_share(f"{path}", given)
+        return open_table(_make_table(stored, _read_plain, find_index_columns(stored)), options)
+    share = names.parse_sole_share(f"{path}", given)
     return open_npz(path, share) if kind == "npz" else open_folder(path, size, share)
 
 
@@ -124,7 +130,7 @@ def _check_options(given: str) -> None:
     Raises:
         ConfigError: an option, or a size, has two values.
     """
-    _, mark = names.place_and_mark(given)
+    _, mark = names.split_mark(given)
     values: dict[str, str] = {}
     for item in mark.removeprefix("#").split(",") if mark else ():
         key, equals, _ = item.partition("=")
@@ -151,38 +157,38 @@ def _make_table(
         is_test_R: Which rows are test rows; None: a split decides.
     """
 
-    def take(is_left_R: Bools) -> Table:
+    def filter_rows(is_left_R: Bools) -> Table:
         """Make the table of some rows."""
         left_R = None if is_test_R is None else is_test_R[is_left_R]
         return _make_table(stored.filter(is_left_R), read_columns, index, left_R)
 
-    return Table(read_columns(stored), take, index, is_test_R)
+    return Table(read_columns(stored), filter_rows, index, is_test_R)
 
 
 def _read_plain(stored: "pa.Table") -> dict[str, Column]:
     """Read the columns of a csv or Parquet file: numbers, texts, or what nothing learns from."""
     columns = dict(zip(stored.column_names, stored.columns, strict=True))
-    others = others_in(columns)
+    others = find_other_kinds(columns)
     return {
         name: Column(
             others.get(name, TEXTS),
-            partial(texts, column),
-            partial(numbers, column),
-            partial(_written, column),
+            partial(format_texts, column),
+            partial(parse_numbers, column),
+            partial(_read_text, column),
         )
         for name, column in columns.items()
     }
 
 
-def _written(column: "pa.ChunkedArray", row: int) -> str:
+def _read_text(column: "pa.ChunkedArray", row: int) -> str:
     """Read a cell as text."""
     return str(column[row].as_py() or "")
 
 
-def _open_saved(folder: Path, options: Options) -> DataSource:
+def _open_saved(folder: Path, options: TableOptions) -> DataSource:
     """Open what the package `datasets` has saved in a folder."""
-    splits = arrow_folders.splits_in(folder)
-    held, tested = options.splits(list(splits))
+    splits = arrow_folders.find_splits(folder)
+    held, tested = options.choose_splits(list(splits))
     chosen = (*held, *tested)
     stored, lengths = arrow_folders.read_splits(options.source, [splits[split] for split in chosen])
     options = replace(options, parts=tuple(zip(chosen, lengths, strict=True)))

@@ -13,65 +13,65 @@ from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.data.dataset import Dataset, Facts
 from fedgrid.engine.federation.data.images import Pair
 from fedgrid.engine.federation.data.names import are_numbers
-from fedgrid.engine.federation.data.partition import Partition, assign
+from fedgrid.engine.federation.data.partition import Partition, assign_rows
 from fedgrid.engine.federation.data.tables.columns import INDEX
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.data import own_images
-from fedgrid.engine.runtime.data.tables import PARQUET, others_in, read_table, texts
-from fedgrid.engine.runtime.storage.user_files import absolute
+from fedgrid.engine.runtime.data.tables import PARQUET, find_other_kinds, format_texts, read_table
+from fedgrid.engine.runtime.storage.user_files import make_absolute
 
 PREFIX = f"{names.PARTITION}:"
 CLIENT, GROUP, PART, EXAMPLE = COLUMNS = ("client", "group", "part", "example")
 
 
-def name_of_file(given: str) -> str:
+def name_partition_file(given: str) -> str:
     """Build what a run calls a file that is given by its path, or by such a name.
 
     Raises:
         ConfigError: there is none.
     """
-    if names.is_name(given):
+    if names.is_content_name(given):
         return given
-    path = absolute(given.removeprefix(PREFIX), "images in")
+    path = make_absolute(given.removeprefix(PREFIX), "images in")
     if not path.is_file():
         raise ConfigError(
             f"split.path = {given}: {path} is no file; name a csv or Parquet file with a column {CLIENT}",
             ("split", "path"),
         )
-    return own_images.name(names.PARTITION, path, "", [path])
+    return own_images.name_by_digest(names.PARTITION, path, "", [path])
 
 
-def assigned_in(name: str | None) -> Partition | None:
+def load_partition(name: str | None) -> Partition | None:
     """Load the partition in the file that a run calls `name`; None for what is no such name.
 
     Raises:
         DataError: the file is not as it must be, or not the one that the run was made with.
     """
-    if name is None or not names.is_name(name):
+    if name is None or not names.is_content_name(name):
         return None
-    path = own_images.place(name)
-    if own_images.digest_of(path, [path]) != names.digest_in(name):
+    path = own_images.require_place(name)
+    if own_images.digest_files(path, [path]) != names.extract_digest(name):
         raise DataError(
             f"{path} is another file than the {name} of this run; put that back, or start a run with the new "
             "one"
         )
-    return read(path, name)
+    return read_partition_file(path, name)
 
 
-def with_file(pair: Pair, split: Split) -> Pair:
+def add_partition(pair: Pair, split: Split) -> Pair:
     """Add the partition in a split's file, if it has one, to the pool of a data set."""
     pool, official = pair
-    return pair if split.path is None else (replace(pool, assigned=assigned_in(split.path)), official)
+    return pair if split.path is None else (replace(pool, assigned=load_partition(split.path)), official)
 
 
-def facts_of(dataset: Dataset, split: Split) -> Facts:
+def add_partition_facts(dataset: Dataset, split: Split) -> Facts:
     """Add the partition in a split's file, if it has one, to the facts about a data set."""
-    return dataset if split.path is None else replace(dataset, assigned=assigned_in(split.path))
+    return dataset if split.path is None else replace(dataset, assigned=load_partition(split.path))
 
 
 @lru_cache(maxsize=8)
-def read(path: Path, name: str) -> Partition:
+def read_partition_file(path: Path, name: str) -> Partition:
     """Read the partition in a file; `name` has a digest of its content.
 
     Raises:
@@ -86,11 +86,11 @@ def read(path: Path, name: str) -> Partition:
     for column in given:
         if column not in COLUMNS:
             raise DataError(f"{path}: unknown column '{column}'; allowed: {', '.join(COLUMNS)}; remove it")
-    if others := others_in({column: table[column] for column in given}):
+    if others := find_other_kinds({column: table[column] for column in given}):
         column, kind = next(iter(others.items()))
         raise DataError(f"{path}: column {column} has {kind}; write numbers or texts there")
-    columns = {column: texts(table[column]) for column in given}
-    assigned = assign(
+    columns = {column: format_texts(table[column]) for column in given}
+    assigned = assign_rows(
         path.name,
         columns[CLIENT],
         groups_R=columns.get(GROUP),

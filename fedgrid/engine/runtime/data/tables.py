@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.files import check_format, check_is_file, check_memory
-from fedgrid.engine.federation.data.names import composed
+from fedgrid.engine.federation.data.names import compose_accents
 from fedgrid.engine.federation.errors import DataError
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ ROWS = 20
 BLOCK = 1 << 26
 """Bytes of a csv file that are read at a time."""
 AS_UTF8 = "save it as UTF-8 (in Excel: CSV UTF-8; in pandas: encoding='utf-8')"
-END = 64
+TAIL_BYTES = 64
 """Bytes at the end of a csv file in which its last quote is searched."""
-TEXT = 4
+CSV_MEMORY_FACTOR = 4
 """Memory that reading a csv file takes, in multiples of its size."""
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "None", "null", "NULL")
 """Texts by which files write that there is no value."""
-WHOLE = re.compile(r"(-?\d+)\.0*")
+WHOLE_NUMBER = re.compile(r"(-?\d+)\.0*")
 """A whole number as pandas writes it if the column has missing values too."""
 
 
@@ -53,11 +53,11 @@ def read_table(path: Path, is_parquet: bool) -> "pa.Table":
     check_format(path, kind)
     try:
         table = _read_parquet(path) if is_parquet else _read_csv(path)
-        names = composed(table.column_names)
+        names = compose_accents(table.column_names)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8, {_bytes_in(error)}; {AS_UTF8}") from error
+        raise DataError(f"{path} is not UTF-8, {_describe_bytes(error)}; {AS_UTF8}") from error
     except (pa.ArrowException, csv.Error) as error:
         raise DataError(
             f"{path} is not a {kind} file: {str(error).splitlines()[0]}; save it again"
@@ -96,7 +96,7 @@ def check_texts(source: str, name: str, column: "pa.ChunkedArray") -> "pa.Chunke
                 value.as_py()
             except UnicodeDecodeError as unreadable:
                 raise DataError(
-                    f"{source}: row {row + 1} is not UTF-8 in column {name}, {_bytes_in(unreadable)}; "
+                    f"{source}: row {row + 1} is not UTF-8 in column {name}, {_describe_bytes(unreadable)}; "
                     f"{AS_UTF8}"
                 ) from error
         raise DataError(f"{source}: column {name} is damaged: {error}; save it again") from error
@@ -110,7 +110,7 @@ def is_text(kind: "pa.DataType") -> bool:
     return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
-def others_in(columns: "Mapping[str, pa.ChunkedArray]") -> dict[str, str]:
+def find_other_kinds(columns: "Mapping[str, pa.ChunkedArray]") -> dict[str, str]:
     """Find the types of columns that are neither numbers nor texts; dates count as texts."""
     from pyarrow import types
 
@@ -125,13 +125,13 @@ def others_in(columns: "Mapping[str, pa.ChunkedArray]") -> dict[str, str]:
     }
 
 
-def index_of(table: "pa.Table") -> list[str]:
+def find_index_columns(table: "pa.Table") -> list[str]:
     """Find the columns that pandas has written as the index of the rows."""
     about = json.loads((table.schema.metadata or {}).get(b"pandas", b"{}"))
     return [name for name in about.get("index_columns", ()) if isinstance(name, str)]
 
 
-def numbers(column: "pa.ChunkedArray") -> NDArray[np.float64] | None:
+def parse_numbers(column: "pa.ChunkedArray") -> NDArray[np.float64] | None:
     """Parse the values of a column as numbers, NaN where one is missing; None if it has others."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -156,11 +156,11 @@ def numbers(column: "pa.ChunkedArray") -> NDArray[np.float64] | None:
     return np.array(cast.fill_null(float("nan")).to_numpy(), np.float64)
 
 
-def texts(column: "pa.ChunkedArray") -> list[str]:
+def format_texts(column: "pa.ChunkedArray") -> list[str]:
     """Format the values of a column as texts, empty where one is missing; whole numbers have no point."""
     # Each distinct value is formatted once: columns of a million rows mostly have few.
     encoded = column.combine_chunks().dictionary_encode()
-    names = [_text(value) for value in encoded.dictionary.to_pylist()]
+    names = [_format_text(value) for value in encoded.dictionary.to_pylist()]
     return ["" if index is None else names[index] for index in encoded.indices.to_pylist()]
 
 
@@ -180,8 +180,8 @@ def _read_csv(path: Path) -> "pa.Table":
     import pyarrow as pa
     from pyarrow import csv as arrow
 
-    check_memory(path, TEXT * (size := path.stat().st_size))
-    delimiter, header, skipped = _header_of(path)
+    check_memory(path, CSV_MEMORY_FACTOR * (size := path.stat().st_size))
+    delimiter, header, skipped = _find_header(path)
     table = arrow.read_csv(
         path,
         # A block has the cells of all columns: in small ones a table of many columns takes long.
@@ -206,7 +206,7 @@ def _check_last_quote(path: Path, table: "pa.Table") -> None:
     if not table.num_rows or not pa.types.is_string(table.columns[-1].type):
         return
     with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - END))
+        file.seek(max(0, path.stat().st_size - TAIL_BYTES))
         is_closed = file.read().rstrip().endswith(b'"')
     if b"\n" in bytes(table.columns[-1][-1].as_buffer()) and not is_closed:
         raise DataError(
@@ -215,7 +215,7 @@ def _check_last_quote(path: Path, table: "pa.Table") -> None:
         )
 
 
-def _header_of(path: Path) -> tuple[str, list[str], int]:
+def _find_header(path: Path) -> tuple[str, list[str], int]:
     """Find the delimiter of a csv file, the names of its columns, and the number of lines above these.
 
     It is what cuts the first rows into as many cells as the header, and into most; Excel writes it in a line
@@ -224,12 +224,12 @@ def _header_of(path: Path) -> tuple[str, list[str], int]:
     # A byte-order mark is skipped. Bytes that are not UTF-8 are refused later, with their row.
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         first = file.readline()
-        told = SEPARATOR.fullmatch(first)
-        if not told:
+        declared = SEPARATOR.fullmatch(first)
+        if not declared:
             file.seek(0)
         lines = list(islice(file, ROWS))
-    if told:
-        return told[1], next(csv.reader(lines, delimiter=told[1]), []), 1
+    if declared:
+        return declared[1], next(csv.reader(lines, delimiter=declared[1]), []), 1
     used = [mark for mark in DELIMITERS if mark in first] or [DELIMITERS[0]]
     # Of equal ones the first is taken.
     delimiter = max(used, key=lambda mark: _count_columns(lines, mark)) if len(used) > 1 else used[0]
@@ -250,16 +250,16 @@ def _count_columns(lines: Sequence[str], delimiter: str) -> int:
     return max(numbers) if len(numbers) == 1 else 0
 
 
-def _text(value: Any) -> str:
+def _format_text(value: Any) -> str:
     """Format a value as text, without spaces around it."""
     text = str(value).strip()
     if text in MISSING:
         return ""
-    whole = WHOLE.fullmatch(text)
-    return (whole[1] if int(whole[1]) else "0") if whole else text
+    whole_number = WHOLE_NUMBER.fullmatch(text)
+    return (whole_number[1] if int(whole_number[1]) else "0") if whole_number else text
 
 
-def _bytes_in(error: UnicodeDecodeError) -> str:
+def _describe_bytes(error: UnicodeDecodeError) -> str:
     """Describe the bytes that cannot be read, and what they are in cp1252, as Windows writes."""
-    found = bytes(error.object[max(0, error.start - 10) : error.end + 10])
-    return f"but has {found!r}, in cp1252 {found.decode('cp1252', 'replace')!r}"
+    excerpt = bytes(error.object[max(0, error.start - 10) : error.end + 10])
+    return f"but has {excerpt!r}, in cp1252 {excerpt.decode('cp1252', 'replace')!r}"

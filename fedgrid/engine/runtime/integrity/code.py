@@ -21,16 +21,16 @@ ROOTS = (
 """Modules of the functions that make the numbers of any run; those of its algorithm are added to these."""
 
 
-class Module:
+class SourceModule:
     """The source of a module, read once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._source = path.read_text(encoding="utf-8")
-        self._statements = list(_statements(ast.parse(self._source)))
+        self._statements = list(_iterate_statements(ast.parse(self._source)))
 
     @property
-    def imported(self) -> Iterator[str]:
+    def imported_names(self) -> Iterator[str]:
         """The full names that it imports, `a.b.c` of `from a.b import c`; without those for types only."""
         for node in self._statements:
             if isinstance(node, ast.Import):
@@ -60,14 +60,14 @@ class Sources:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._modules: dict[str, Module | None] = {}
+        self._modules: dict[str, SourceModule | None] = {}
 
-    def digest(self, names: Iterable[str]) -> str:
+    def digest_modules(self, names: Iterable[str]) -> str:
         """Compute the digest of modules and of all that they import; 64 hexadecimal digits.
 
         `names` are full, as `fedgrid.algorithms.averaging.fedopt`; those of other packages are left out.
         """
-        modules = filter(None, map(self._module, self.closure(names)))
+        modules = filter(None, map(self._find_module, self.find_closure(names)))
         contents = {module.path: module.code for module in modules}
         for folder in {path.parent for path in contents}:
             data = (path for path in folder.iterdir() if path.is_file() and path.suffix != ".py")
@@ -78,31 +78,31 @@ class Sources:
             digest.update(f"{path.relative_to(self._folder).as_posix()}\n{contents[path]}\n".encode())
         return digest.hexdigest()
 
-    def closure(self, names: Iterable[str]) -> set[str]:
+    def find_closure(self, names: Iterable[str]) -> set[str]:
         """Find the modules of the package among `names`, and all that they import, also through others."""
         reached: set[str] = set()
-        new = {name for name in names if self._module(name) is not None}
+        new = {name for name in names if self._find_module(name) is not None}
         while new:
             reached |= new
-            new = {other for name in new for other in self._imports(name)} - reached
+            new = {other for name in new for other in self._iterate_imports(name)} - reached
         return reached
 
-    def _imports(self, name: str) -> Iterator[str]:
+    def _iterate_imports(self, name: str) -> Iterator[str]:
         """Yield the modules of the package that a module imports, or imports something from."""
-        module = self._module(name)
-        for imported in module.imported if module is not None else ():
+        module = self._find_module(name)
+        for imported in module.imported_names if module is not None else ():
             # `from a.b import c` imports the module a.b.c, or something that a.b defines.
-            owner = imported if self._module(imported) is not None else imported.rpartition(".")[0]
-            if self._module(owner) is not None:
+            owner = imported if self._find_module(imported) is not None else imported.rpartition(".")[0]
+            if self._find_module(owner) is not None:
                 yield owner
 
-    def _module(self, name: str) -> Module | None:
+    def _find_module(self, name: str) -> SourceModule | None:
         """Find a module of the package by its full name; None for packages, and for other names."""
         if name not in self._modules:
             package, _, below = name.partition(".")
             path = self._folder.joinpath(*below.split(".")).with_suffix(".py")
             ours = package == __name__.partition(".")[0] and below and path.is_file()
-            self._modules[name] = Module(path) if ours else None
+            self._modules[name] = SourceModule(path) if ours else None
         return self._modules[name]
 
 
@@ -110,7 +110,7 @@ SOURCES = Sources(Path(__file__).parents[3])
 """The modules of the package that runs."""
 
 
-def _statements(node: ast.AST) -> Iterator[ast.stmt]:
+def _iterate_statements(node: ast.AST) -> Iterator[ast.stmt]:
     """Yield the statements below a node, inner ones too, except those below `if TYPE_CHECKING:`."""
     for field in ("body", "orelse", "handlers", "finalbody", "cases"):
         if field == "body" and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
@@ -118,7 +118,7 @@ def _statements(node: ast.AST) -> Iterator[ast.stmt]:
         for inner in getattr(node, field, ()):
             if isinstance(inner, ast.stmt):
                 yield inner
-            yield from _statements(inner)
+            yield from _iterate_statements(inner)
 
 
 def _is_text(node: ast.stmt) -> bool:

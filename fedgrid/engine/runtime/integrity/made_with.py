@@ -20,8 +20,8 @@ from pydantic import BaseModel
 
 from fedgrid.engine.federation.errors import PLUGIN_MODULE, ConfigError, DataError
 from fedgrid.engine.runtime.integrity.code import ROOTS, SOURCES
-from fedgrid.engine.runtime.storage.format import manifest_of
-from fedgrid.manifest import CODE, Part, Parts
+from fedgrid.engine.runtime.storage.format import load_manifest
+from fedgrid.manifest import CODE, Parts, ProvenancePart
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Algorithm
@@ -36,7 +36,9 @@ MadeWith = Mapping[str, str]
 """Digest, version or model by name: `images`, `code`, `python`, packages, and those of a `Machine`."""
 
 
-def made_with(algorithm: Algorithm, images: str, machines: Sequence[Mapping[str, str]] = ({},)) -> MadeWith:
+def collect_made_with(
+    algorithm: Algorithm, images: str, machines: Sequence[Mapping[str, str]] = ({},)
+) -> MadeWith:
     """Collect the images, code, versions and machine that a round computed here would have.
 
     Args:
@@ -46,17 +48,17 @@ def made_with(algorithm: Algorithm, images: str, machines: Sequence[Mapping[str,
     """
     names = sorted({name for machine in machines for name in machine})
     # Several kinds of machines train only with `--accept-changes`.
-    of_machines = {
+    machine_values = {
         name: " and ".join(sorted({machine.get(name, "none") for machine in machines})) for name in names
     }
     parts = vars(algorithm.settings).values()
     kinds = [type(value) for value in parts if isinstance(value, BaseModel)]
-    code = code_of(type(algorithm), *kinds)
-    packages = versions(*PACKAGES, *algorithm.traits.packages)
-    return {IMAGES: images, CODE: code, **packages, **of_machines}
+    code = digest_run_code(type(algorithm), *kinds)
+    packages = find_versions(*PACKAGES, *algorithm.traits.packages)
+    return {IMAGES: images, CODE: code, **packages, **machine_values}
 
 
-def changes(
+def extend_parts(
     run: str, before: Parts, now: MadeWith, rounds_done: int, *, accept: bool
 ) -> tuple[Parts, list[str]]:
     """Extend the parts of a run that goes on with `now`; return them, and what to note in its log.
@@ -74,9 +76,11 @@ def changes(
     """
     # There are no rounds, so what an earlier attempt noted does not matter.
     if rounds_done == 0:
-        return (Part(1, now),), []
+        return (ProvenancePart(1, now),), []
     differences = (
-        differing(before[-1].made_with, now) if before else ["what they were made with is not known"]
+        describe_differences(before[-1].made_with, now)
+        if before
+        else ["what they were made with is not known"]
     )
     if not differences:
         return before, []
@@ -87,7 +91,7 @@ def changes(
         raise ConfigError(f"{what}: {ACCEPT}")
     # Parts of rounds that are run again, as after damage, go.
     earlier = tuple(part for part in before if part.from_round <= rounds_done)
-    return (*earlier, Part(rounds_done + 1, now)), [f"{what}: accepted"]
+    return (*earlier, ProvenancePart(rounds_done + 1, now)), [f"{what}: accepted"]
 
 
 def check_images(run: str, before: MadeWith, now: MadeWith) -> None:
@@ -104,7 +108,7 @@ def check_images(run: str, before: MadeWith, now: MadeWith) -> None:
         )
 
 
-def differing(before: MadeWith, now: MadeWith) -> list[str]:
+def describe_differences(before: MadeWith, now: MadeWith) -> list[str]:
     """Describe the differences between entries that both have."""
     return [
         f"made with other {name}"
@@ -115,20 +119,20 @@ def differing(before: MadeWith, now: MadeWith) -> list[str]:
     ]
 
 
-def parts_of(folder: Path) -> Parts:
+def load_parts(folder: Path) -> Parts:
     """Load what the run in a folder was made with, empty if there is no run.
 
     Raises:
         OtherVersion, DamagedFile, UnreadableFile: its manifest cannot be used.
     """
     try:
-        return manifest_of(folder).made_with
+        return load_manifest(folder).made_with
     except FileNotFoundError:
         return ()
 
 
 @cache
-def versions(*packages: str) -> dict[str, str]:
+def find_versions(*packages: str) -> dict[str, str]:
     """Find the versions of Python, without its last number, and of distributions, `none` for missing ones."""
     numbers = {PYTHON: ".".join(python_version_tuple()[:2])}
     for name in packages or PACKAGES:
@@ -140,12 +144,12 @@ def versions(*packages: str) -> dict[str, str]:
 
 
 @cache
-def code_of(*classes: type) -> str:
+def digest_run_code(*classes: type) -> str:
     """Compute the digest of the code of ours that a run executes: of its algorithm, of parts of settings."""
-    return SOURCES.digest({*ROOTS, *modules_of(*classes)})
+    return SOURCES.digest_modules({*ROOTS, *find_modules(*classes)})
 
 
-def modules_of(*classes: type) -> set[str]:
+def find_modules(*classes: type) -> set[str]:
     """Find the names of the modules in which classes and their bases are written.
 
     The imports of a plugin's module are not followed; modules of ours from which it takes something are

@@ -25,20 +25,20 @@ COLUMNS = "fedgrid_columns"
 """Key of the checksum of the columns' names: Parquet's own checksums do not cover them."""
 
 
-def parquet_bytes(table: pa.Table) -> bytes:
-    """Encode a table, `stamped`, as a file with checksums."""
+def encode_parquet(table: pa.Table) -> bytes:
+    """Encode a table, `stamp_table`, as a file with checksums."""
     data = BytesIO()
-    pq.write_table(stamped(table), data, write_page_checksum=True)
+    pq.write_table(stamp_table(table), data, write_page_checksum=True)
     return data.getvalue()
 
 
-def stamped(table: pa.Table) -> pa.Table:
+def stamp_table(table: pa.Table) -> pa.Table:
     """Add the metadata that the file of a table is to have."""
-    return table.replace_schema_metadata({METADATA: str(FORMAT), COLUMNS: _digest(table.column_names)})
+    return table.replace_schema_metadata({METADATA: str(FORMAT), COLUMNS: _digest_names(table.column_names)})
 
 
 def read_table(path: Path, schema: pa.Schema) -> pa.Table:
-    """Read the rows of a file that stands alone, with the columns of `schema`; see `fit`.
+    """Read the rows of a file that stands alone, with the columns of `schema`; see `fit_columns`.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -47,21 +47,21 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
         DamagedFile: it is not what was written.
     """
 
-    def written(stored: pa.Schema) -> list[str]:
+    def check_columns(stored: pa.Schema) -> list[str]:
         """Check the file's metadata, and choose all of its columns."""
         about = stored.metadata or {}
         version = about.get(METADATA.encode())
         check_format(None if version is None else version.decode("ascii", "replace"), path)
-        if about.get(COLUMNS.encode()) != _digest(stored.names).encode():
+        if about.get(COLUMNS.encode()) != _digest_names(stored.names).encode():
             raise DamagedFile(path, "its columns differ from those written")
         return list(stored.names)
 
     with read_errors(path), path.open("rb") as data:
-        table = read_parquet(data, written)
-    return fit(path, table, schema)
+        table = read_parquet(data, check_columns)
+    return fit_columns(path, table, schema)
 
 
-def fit(path: Path, table: pa.Table, schema: pa.Schema) -> pa.Table:
+def fit_columns(path: Path, table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Fit the rows of a file to the columns of `schema`; one that the file lacks is null.
 
     Raises:
@@ -82,6 +82,6 @@ def fit(path: Path, table: pa.Table, schema: pa.Schema) -> pa.Table:
     return table.select(schema.names).cast(schema)
 
 
-def _digest(names: list[str]) -> str:
+def _digest_names(names: list[str]) -> str:
     """Compute the checksum of columns' names."""
     return sha256("\n".join(names).encode()).hexdigest()

@@ -27,7 +27,7 @@ LATE = 10.0
 
 
 @dataclass(frozen=True)
-class Keys:
+class LeaseKeys:
     """The keys that a driver holds, as with a readers-writer lock.
 
     Keys are words such as `the grid paper`, which messages show.
@@ -38,16 +38,16 @@ class Keys:
     shared: AbstractSet[str] = frozenset()
     """Keys for any number of drivers that hold them shared, such as each run that must not be deleted."""
 
-    def clash(self, other: "Keys") -> list[str]:
+    def find_clashes(self, other: "LeaseKeys") -> list[str]:
         """Find the keys that one of the two holds exclusively and the other holds too."""
         return sorted((self.exclusive & (other.exclusive | other.shared)) | (self.shared & other.exclusive))
 
-    def as_json(self) -> dict[str, list[str]]:
+    def to_json(self) -> dict[str, list[str]]:
         """Convert the keys for a driver's file."""
         return {"exclusive": sorted(self.exclusive), "shared": sorted(self.shared)}
 
 
-NO_KEYS = Keys()
+NO_KEYS = LeaseKeys()
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,10 @@ class Driver:
         return read_holder(self.data)
 
     @cached_property
-    def keys(self) -> Keys | None:
+    def keys(self) -> LeaseKeys | None:
         """Its keys; None if the file does not say: it may hold any."""
         with suppress(KeyError, TypeError):
-            return Keys(frozenset(self.about["exclusive"]), frozenset(self.about["shared"]))
+            return LeaseKeys(frozenset(self.about["exclusive"]), frozenset(self.about["shared"]))
         return None
 
     @property
@@ -77,7 +77,7 @@ class Driver:
         return PurePosixPath(self.name).stem
 
     @property
-    def is_settled(self) -> bool:
+    def is_confirmed(self) -> bool:
         """Whether it has looked for others, and goes on."""
         return bool(self.about.get(SETTLED))
 
@@ -98,18 +98,18 @@ class Driver:
         return f"grid {self.what} of {user}, process {pid} on {host}, since {since}"
 
 
-def name_file(token: str) -> str:
+def name_driver_file(token: str) -> str:
     """Build the name of a driver's file, relative to the storage's root."""
     return f"{FOLDER}/{token}.json"
 
 
-def read_files(storage: Storage) -> list[Driver]:
+def read_driver_files(storage: Storage) -> list[Driver]:
     """Read the files of all drivers of a storage, including those that are gone.
 
     Raises:
         OSError, RunError: if the storage cannot be read.
     """
-    names = sorted(name for name in storage.sizes(FOLDER) if name.endswith(".json"))
+    names = sorted(name for name in storage.list_sizes(FOLDER) if name.endswith(".json"))
     contents = [(name, storage.read(name)) for name in names]
     return [Driver(name, data) for name, data in contents if data is not None]
 
@@ -123,7 +123,7 @@ def list_drivers(storage: Storage) -> list[Driver]:
         OSError, RunError: if the storage cannot be read.
     """
     observer = Observer()
-    return [driver for driver in read_files(storage) if not observer.is_gone(driver.name, driver.data)]
+    return [driver for driver in read_driver_files(storage) if not observer.is_gone(driver.name, driver.data)]
 
 
 def find_driver(storage: Storage, grid: str) -> Driver | None:
@@ -143,7 +143,7 @@ def check_driver(storage: Storage, token: str, clock: Clock = CLOCK) -> None:
     Raises:
         RunError: it does not, so nothing must be written here.
     """
-    name = name_file(token)
+    name = name_driver_file(token)
 
     def find_file() -> None:
         """Raise FileNotFoundError unless the file is there."""
@@ -151,7 +151,7 @@ def check_driver(storage: Storage, token: str, clock: Clock = CLOCK) -> None:
             os.listdir(storage.root / FOLDER)
         if storage.read(name) is not None:
             return
-        if read_files(storage):
+        if read_driver_files(storage):
             raise FileNotFoundError(f"node {node()}: {storage} has been taken over from driver {token}")
         raise FileNotFoundError(
             f"node {node()} does not see the driver's {name} in {storage}; mount that folder there (NFS, "
@@ -159,7 +159,7 @@ def check_driver(storage: Storage, token: str, clock: Clock = CLOCK) -> None:
         )
 
     try:
-        Patience(LATE, clock=clock).repeat(find_file, (OSError,))
+        Patience(LATE, clock=clock).retry_call(find_file, (OSError,))
         share_with_group(storage.root)
     except OSError as error:
         raise RunError(str(error)) from error

@@ -17,7 +17,7 @@ from threading import Event, Thread
 from typing import Any
 
 from fedgrid.engine.federation.errors import FedgridError
-from fedgrid.engine.runtime.leases.processes import has_ended, identity, is_here
+from fedgrid.engine.runtime.leases.processes import has_ended, identify_process, is_here
 from fedgrid.engine.runtime.storage.clock import CLOCK, Clock
 
 EXPIRES_AFTER = 60.0
@@ -47,10 +47,12 @@ class HeldFile:
         self._stopped = Event()
         self._thread: Thread | None = None
 
-    def text(self) -> str:
+    def format_text(self) -> str:
         """Format the text of a file that is renewed now; the time in it is always as long."""
         renewed = f"{self._clock.now():020.6f}"
-        return json.dumps({"token": self.token, **identity(), RENEWED: renewed, **self.content}) + "\n"
+        return (
+            json.dumps({"token": self.token, **identify_process(), RENEWED: renewed, **self.content}) + "\n"
+        )
 
     def renew(self) -> bool:
         """Write the text again, as long as before; return False if the file is gone or another process's.
@@ -67,7 +69,7 @@ class HeldFile:
                     # In place and as long as before, not by a rename: that would put back a file that another
                     # process has just deleted. A reader sees the old or the new text, or a mixture of equal
                     # length.
-                    os.pwrite(file.fileno(), self.text().encode(), 0)
+                    os.pwrite(file.fileno(), self.format_text().encode(), 0)
                     os.fsync(file.fileno())
                 return is_ours
         except FileNotFoundError:

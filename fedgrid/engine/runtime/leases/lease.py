@@ -18,12 +18,19 @@ from types import TracebackType
 from typing import Self
 
 from fedgrid.engine.federation.errors import ConfigError, DeniedError, FedgridError, RunError
-from fedgrid.engine.runtime.leases.driver import NO_KEYS, SETTLED, Driver, Keys, name_file, read_files
+from fedgrid.engine.runtime.leases.driver import (
+    NO_KEYS,
+    SETTLED,
+    Driver,
+    LeaseKeys,
+    name_driver_file,
+    read_driver_files,
+)
 from fedgrid.engine.runtime.leases.held_file import EXPIRES_AFTER, HeldFile, Observer
-from fedgrid.engine.runtime.leases.processes import user_name
+from fedgrid.engine.runtime.leases.processes import find_user_name
 from fedgrid.engine.runtime.storage.atomic import disk_errors, share_with_group
 from fedgrid.engine.runtime.storage.clock import CLOCK, Clock, Patience
-from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.runtime.storage.hints import format_command
 from fedgrid.engine.runtime.storage.storage import GIVE_UP_AFTER, Storage
 
 LOOK_EVERY = 1.0
@@ -37,7 +44,7 @@ class Lease(HeldFile):
         self,
         storage: Storage,
         what: str,
-        keys: Keys = NO_KEYS,
+        keys: LeaseKeys = NO_KEYS,
         notify: Callable[[str], None] = lambda _: None,
         clock: Clock = CLOCK,
     ) -> None:
@@ -52,7 +59,7 @@ class Lease(HeldFile):
         """
         # Other machines of the grid look for a file of this name.
         token = token_hex(8)
-        self._name = name_file(token)
+        self._name = name_driver_file(token)
         super().__init__(storage.root / self._name, token, clock)
         self.lost = Event()
         """Set once another driver has taken the storage over: this one must stop."""
@@ -60,7 +67,7 @@ class Lease(HeldFile):
         self._what = what
         self._notify = notify
         since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
-        self.content = {"user": user_name(), "what": what, "since": since}
+        self.content = {"user": find_user_name(), "what": what, "since": since}
         self._keys = self._add_grid(keys)
         self._writing = Lock()
         self._observer = Observer(clock)
@@ -92,7 +99,7 @@ class Lease(HeldFile):
     ) -> None:
         self.release()
 
-    def check(self) -> None:
+    def check_ownership(self) -> None:
         """Check that no other driver has taken over what this one holds.
 
         Raises:
@@ -101,7 +108,7 @@ class Lease(HeldFile):
         if self.lost.is_set():
             raise RunError("another fedgrid has taken over this storage, so this one stops; nothing is lost")
 
-    def replace_keys(self, keys: Keys) -> None:
+    def replace_keys(self, keys: LeaseKeys) -> None:
         """Hold the grid and `keys` instead of the earlier ones.
 
         Raises:
@@ -113,8 +120,8 @@ class Lease(HeldFile):
         with disk_errors(self._storage.root):
             # The new keys are written before others are read, as on taking the lease: of two drivers that
             # change theirs at once, at least one sees the clash.
-            patience.repeat(lambda: self._write(settled=True), (OSError, RunError))
-            while not patience.repeat(self._is_free, (OSError, RunError)):
+            patience.retry_call(lambda: self._write_file(settled=True), (OSError, RunError))
+            while not patience.retry_call(self._is_free, (OSError, RunError)):
                 pass
 
     def release(self) -> None:
@@ -132,21 +139,21 @@ class Lease(HeldFile):
         # Two drivers may both have settled if one of them was stopped for long in between. Then the one with
         # the larger token gives way.
         if self._renew_file() and not any(
-            other.is_settled and other.token < self.token for other, _ in self._find_clashing()
+            other.is_confirmed and other.token < self.token for other, _ in self._find_clashing()
         ):
             return True
         self.lost.set()
         return False
 
-    def _add_grid(self, keys: Keys) -> Keys:
+    def _add_grid(self, keys: LeaseKeys) -> LeaseKeys:
         """Add the grid's own key to keys."""
-        return Keys(keys.exclusive | {f"the grid {self._what}"}, keys.shared)
+        return LeaseKeys(keys.exclusive | {f"the grid {self._what}"}, keys.shared)
 
-    def _write(self, *, settled: bool) -> None:
+    def _write_file(self, *, settled: bool) -> None:
         """Write the driver's file with its keys, here and at the URI."""
         with self._writing:
-            self.content |= {SETTLED: int(settled), **self._keys.as_json()}
-            self._storage.put({self._name: self.text().encode()})
+            self.content |= {SETTLED: int(settled), **self._keys.to_json()}
+            self._storage.put({self._name: self.format_text().encode()})
 
     def _renew_file(self) -> bool:
         """Renew the file; return False if another driver has deleted it."""
@@ -166,7 +173,7 @@ class Lease(HeldFile):
     def _try_to_settle(self) -> bool:
         """Try to take the lease; return False if that must be tried again."""
         # 1. Announce the keys, so that drivers that read from now on see them.
-        self._write(settled=False)
+        self._write_file(settled=False)
         # 2. Read the others' files. Each driver announces before it reads, so two that clash cannot both miss
         # the other.
         if not self._is_free():
@@ -184,8 +191,8 @@ class Lease(HeldFile):
         for other, is_gone in self._find_clashing():
             if is_gone is None:
                 self._notify_once(other)
-            elif other.is_settled or other.token < self.token:
-                raise self._refusal(other)
+            elif other.is_confirmed or other.token < self.token:
+                raise self._build_refusal(other)
             self._clock.pause(LOOK_EVERY)
             return False
         return True
@@ -195,25 +202,25 @@ class Lease(HeldFile):
 
         Files of those that are gone are deleted.
         """
-        for other in read_files(self._storage):
+        for other in read_driver_files(self._storage):
             if other.name == self._name:
                 continue
             is_gone = self._observer.is_gone(other.name, other.data)
             if is_gone:
-                self._delete(other)
-            elif other.keys is None or self._keys.clash(other.keys):
+                self._delete_file(other)
+            elif other.keys is None or self._keys.find_clashes(other.keys):
                 yield other, is_gone
 
-    def _delete(self, gone: Driver) -> None:
+    def _delete_file(self, gone: Driver) -> None:
         """Delete the file of a driver that is gone, unless it has changed; if that fails, it stays."""
         with suppress(PermissionError, DeniedError):
             if self._storage.read(gone.name) == gone.data:
                 self._storage.remove(gone.name)
 
-    def _refusal(self, other: Driver) -> ConfigError:
+    def _build_refusal(self, other: Driver) -> ConfigError:
         """Build the error that names the other driver, and what to do."""
-        is_mine = other.about.get("user") == user_name()
-        stop = f", `{command(self._storage, 'stop', other.what)}`" if is_mine else ""
+        is_mine = other.about.get("user") == find_user_name()
+        stop = f", `{format_command(self._storage, 'stop', other.what)}`" if is_mine else ""
         reason = "" if other.what == self._what else f", {self._describe_clash(other)}"
         return ConfigError(
             f"{self._storage} is in use: {other}{reason}; wait{stop}, or name another --storage"
@@ -224,7 +231,7 @@ class Lease(HeldFile):
         if other.keys is None:
             return "may change any run"
         theirs = other.keys.exclusive
-        first, *more = sorted(self._keys.clash(other.keys), key=lambda key: (key not in theirs, key))
+        first, *more = sorted(self._keys.find_clashes(other.keys), key=lambda key: (key not in theirs, key))
         verb = "works on" if first in theirs else "needs"
         return f"{verb} {first}" + (f" and {len(more)} more" if more else "")
 

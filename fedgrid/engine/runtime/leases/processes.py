@@ -14,17 +14,22 @@ The imports of a run make a million objects that stay; to look at them again and
 """
 
 
-def identity() -> dict[str, Any]:
+def identify_process() -> dict[str, Any]:
     """Collect what identifies this process, for a file that other processes read.
 
-    `host` and `machine` say where it runs: only there does its number `pid` mean anything. `started` is the
-    kernel's start time, because the kernel gives numbers to new processes again.
+    `host` and `identify_boot` say where it runs: only there does its number `pid` mean anything. `started` is
+    the kernel's start time, because the kernel gives numbers to new processes again.
     """
-    return {"host": node(), "machine": machine(), "pid": os.getpid(), "started": start_time(os.getpid())}
+    return {
+        "host": node(),
+        "machine": identify_boot(),
+        "pid": os.getpid(),
+        "started": read_start_time(os.getpid()),
+    }
 
 
 def has_ended(process: Mapping[str, object]) -> bool | None:
-    """Check whether a process has ended, from its `identity`; None if that cannot be decided here.
+    """Check whether a process has ended, from its `identify_process`; None if that cannot be decided here.
 
     It cannot if the process ran on another machine or in another process namespace, or before a restart, or
     if the identity is incomplete.
@@ -36,11 +41,11 @@ def has_ended(process: Mapping[str, object]) -> bool | None:
 
 
 def is_here(process: Mapping[str, object]) -> bool:
-    """Check whether an `identity` is of this machine, since its last start, and of this namespace."""
-    return (process.get("host"), process.get("machine")) == (node(), machine())
+    """Check whether an `identify_process` is of this machine, since its last start, and of this namespace."""
+    return (process.get("host"), process.get("machine")) == (node(), identify_boot())
 
 
-def machine() -> str:
+def identify_boot() -> str:
     """Read an id of this boot and process namespace; empty where there is no /proc."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -50,7 +55,7 @@ def machine() -> str:
 
 
 def is_gone(pid: int, started: str) -> bool:
-    """Check whether the process of this machine with this number and `start_time` has ended."""
+    """Check whether the process of this machine with this number and `read_start_time` has ended."""
     try:
         # Signal 0 sends nothing, and fails if there is no such process.
         os.kill(pid, 0)
@@ -59,10 +64,10 @@ def is_gone(pid: int, started: str) -> bool:
     except PermissionError:
         # Another user's process, whose start time may be hidden from us.
         return False
-    return start_time(pid) != started
+    return read_start_time(pid) != started
 
 
-def start_time(pid: int) -> str:
+def read_start_time(pid: int) -> str:
     """Read when a process started; empty if it has ended, or where there is no /proc."""
     try:
         # The kernel cuts the process name in it at 15 bytes, possibly inside a character.
@@ -76,7 +81,7 @@ def start_time(pid: int) -> str:
     return "" if state in "ZX" else started
 
 
-def user_name() -> str:
+def find_user_name() -> str:
     """Find the name of this process's user."""
     try:
         return getpwuid(os.getuid()).pw_name

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
 from fedgrid.engine.runtime.leases.held_file import read_holder
-from fedgrid.engine.runtime.leases.processes import has_ended, identity
+from fedgrid.engine.runtime.leases.processes import has_ended, identify_process
 from fedgrid.engine.runtime.storage.atomic import ABANDONED_AFTER, PARTIAL, write_text
 
 PREFIX = "fedgrid-"
@@ -18,7 +18,7 @@ HOLDER = ".held-by.json"
 
 
 @contextmanager
-def scratch_folder(place: Path | str | None = None) -> Iterator[Path]:
+def create_scratch_folder(place: Path | str | None = None) -> Iterator[Path]:
     """Yield a new folder of this user alone, which is deleted at the end of the block.
 
     A file in it names this process. `place` is where it lies; None: where temporary files do.
@@ -29,7 +29,7 @@ def scratch_folder(place: Path | str | None = None) -> Iterator[Path]:
     where = Path(place or gettempdir())
     delete_abandoned_folders(where)
     with TemporaryDirectory(prefix=PREFIX, dir=where, ignore_cleanup_errors=True) as name:
-        write_text(Path(name, HOLDER), json.dumps(identity()))
+        write_text(Path(name, HOLDER), json.dumps(identify_process()))
         yield Path(name)
 
 

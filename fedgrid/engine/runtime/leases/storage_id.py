@@ -9,14 +9,14 @@ from secrets import token_hex
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.atomic import create_file, disk_errors
-from fedgrid.engine.runtime.storage.format import DamagedFile, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, unseal_file
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.sealed_json import seal
+from fedgrid.sealed_json import seal_values
 
 NAME = "storage.json"
 
 
-def claim(storage: Storage) -> str:
+def claim_storage_id(storage: Storage) -> str:
     """Read the id of a storage; a new one gets an id, at its URI too.
 
     Of two drivers that start together at a new URI, the last to write decides.
@@ -31,10 +31,10 @@ def claim(storage: Storage) -> str:
         with disk_errors(storage.root):
             storage.put({NAME: _draw_id().encode()})
         storage.refresh(NAME)
-    return id_of(storage.root)
+    return read_storage_id(storage.root)
 
 
-def id_of(root: Path) -> str:
+def read_storage_id(root: Path) -> str:
     """Read the id of the storage whose files are in `root`; a new one gets an id.
 
     Raises:
@@ -47,11 +47,11 @@ def id_of(root: Path) -> str:
             root.mkdir(parents=True, exist_ok=True)
             create_file(path, _draw_id())
     try:
-        return str(unseal(path)["id"])
+        return str(unseal_file(path)["id"])
     except (OSError, DamagedFile, KeyError) as error:
         raise ConfigError(f"{path} is damaged; delete it, and MLflow gets these runs anew") from error
 
 
 def _draw_id() -> str:
     """Draw an id, as the content of its file."""
-    return seal({"id": token_hex(8)})
+    return seal_values({"id": token_hex(8)})

@@ -1,7 +1,7 @@
 """The plugins that this process uses: they stand in the registries next to what comes with the package.
 
-A command starts with `use`. A run names the digests of its plugins, and `activate` puts exactly these into
-the registries: in the driver, in the run's server and in its client actors.
+A command starts with `use_plugins`. A run names the digests of its plugins, and `activate_plugins` puts
+exactly these into the registries: in the driver, in the run's server and in its client actors.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from fedgrid.engine.runtime.plugins.plugin import (
     Plugin,
     PluginSource,
     check_plugin,
-    load,
-    names_within,
+    find_names,
+    load_plugin,
     read_source,
 )
 from fedgrid.engine.runtime.storage.user_files import expand_path
@@ -63,7 +63,7 @@ TITLES = {word.lower(): name for name, entry in ALGORITHMS.items() for word in (
 """Name of each of the package's algorithms, by its name and its title in small letters."""
 
 GROUP = "fedgrid."
-OF_PACKAGES = [key for key, kind in KINDS.items() if kind.registry]
+PACKAGE_LISTS = [key for key, kind in KINDS.items() if kind.registry]
 """Kinds of entries that installed packages can add, under the entry points `fedgrid.algorithms` and so on.
 
 An entry point names an entry (for clusterers, a class), or a list of them.
@@ -79,7 +79,7 @@ _is_trusting = False
 """Whether the command executes also what others may have sent: `--trust`."""
 
 
-def use(files: Iterable[Path | str] = (), *, trust: bool = False) -> None:
+def use_plugins(files: Iterable[Path | str] = (), *, trust: bool = False) -> None:
     """Use the installed plugins and these files, and nothing that was in use before.
 
     The user has named these files. With `trust`, those that a grid's file names are executed wherever they
@@ -91,69 +91,69 @@ def use(files: Iterable[Path | str] = (), *, trust: bool = False) -> None:
     global _is_trusting
     _is_trusting = trust
     # Nothing of an earlier call stays, also if one of these cannot be loaded.
-    _register(())
-    for plugin in installed():
+    _register_plugins(())
+    for plugin in load_installed():
         # One by one, so that each is checked against those before it.
-        _register((*_active, _check(_plugin(plugin.source.digest))))
+        _register_plugins((*_active, _check_names(_load_plugin(plugin.source.digest))))
     for file in files:
-        add(file)
+        add_plugin(file)
 
 
-def add(file: Path | str) -> None:
+def add_plugin(file: Path | str) -> None:
     """Use one more file; one with the bytes of a plugin in use adds nothing.
 
     Raises:
-        ConfigError: as `use`.
+        ConfigError: as `use_plugins`.
     """
     path = expand_path(file, "plugin")
     source = read_source(path)
     # Before anything of it is executed.
     check_code(source.code or b"", path)
-    if source.digest not in _digests(_active):
+    if source.digest not in _collect_digests(_active):
         _sources[source.digest] = source
         # The same bytes may have been loaded under another name, which messages would show.
-        _loaded[source.digest] = replace(_plugin(source.digest), source=source)
-        _register((*_active, _check(_loaded[source.digest])))
+        _loaded[source.digest] = replace(_load_plugin(source.digest), source=source)
+        _register_plugins((*_active, _check_names(_loaded[source.digest])))
 
 
-def add_named(file: Path, grid_file: Path) -> None:
+def add_grid_plugin(file: Path, grid_file: Path) -> None:
     """Use one more file, which a grid's file names.
 
     Raises:
-        ConfigError: as `use`; or one of the two lies where others may have written it, it is not trusted, and
-            the user has named no file of the same bytes.
+        ConfigError: as `use_plugins`; or one of the two lies where others may have written it, it is not
+            trusted, and the user has named no file of the same bytes.
     """
-    if not _is_trusting and read_source(file).digest not in _digests(_active):
+    if not _is_trusting and read_source(file).digest not in _collect_digests(_active):
         check_trust(file, grid_file)
-    add(file)
+    add_plugin(file)
 
 
-def know(sources: Iterable[PluginSource]) -> None:
+def register_sources(sources: Iterable[PluginSource]) -> None:
     """Let runs use plugins that came from elsewhere: another process, or a grid's folder."""
     for source in sources:
         _sources.setdefault(source.digest, source)
 
 
-def activate(digests: Sequence[str]) -> None:
+def activate_plugins(digests: Sequence[str]) -> None:
     """Use the plugins of a run. Others stay in use, except those that share a name with one of these.
 
     Raises:
         ConfigError: if one is missing here, or cannot be loaded.
     """
     # Called for every run, of which most find their plugins in use.
-    if set(digests) <= _digests(_active):
+    if set(digests) <= _collect_digests(_active):
         return
-    plugins = [_plugin(digest) for digest in digests]
+    plugins = [_load_plugin(digest) for digest in digests]
     names = {name for plugin in plugins for name in plugin.names}
-    _register((*(plugin for plugin in _active if names.isdisjoint(plugin.names)), *plugins))
+    _register_plugins((*(plugin for plugin in _active if names.isdisjoint(plugin.names)), *plugins))
 
 
-def files() -> list[PluginSource]:
+def list_plugin_files() -> list[PluginSource]:
     """List the files in use; installed packages are left out."""
     return [plugin.source for plugin in _active if plugin.source.code is not None]
 
 
-def plugin_digests(config: RunConfig) -> tuple[str, ...]:
+def find_plugin_digests(config: RunConfig) -> tuple[str, ...]:
     """Find the digests, sorted, of the plugins in use that define something that a run names.
 
     Runs that have nothing from a plugin get none, so their ids do not depend on which plugins are in use.
@@ -167,11 +167,11 @@ def plugin_digests(config: RunConfig) -> tuple[str, ...]:
         ("dataset", (settings.get("encoder") or {}).get("public")),
         ("split", config.split.kind),
     }
-    names |= {(kind, name) for kind in PARTS for name in names_within(settings)}
+    names |= {(kind, name) for kind in PARTS for name in find_names(settings)}
     return tuple(sorted(plugin.source.digest for plugin in _active if not names.isdisjoint(plugin.names)))
 
 
-def digest_of_analysis(analysis: Any) -> str | None:
+def find_analysis_digest(analysis: Any) -> str | None:
     """Find the digest of the plugin that lists an analysis, None if it is of the package.
 
     Not by its name: a run's plugin may have one of the same name, such as an earlier edit of that file.
@@ -182,35 +182,35 @@ def digest_of_analysis(analysis: Any) -> str | None:
     return None
 
 
-def digests_of_tracker(tracker: type) -> list[str]:
+def find_tracker_digests(tracker: type) -> list[str]:
     """Find the digest of the plugin that lists a tracker; empty if it is of the package."""
     return [plugin.source.digest for plugin in _active if tracker in plugin.lists["TRACKERS"]]
 
 
-def sources(digests: Iterable[str]) -> tuple[PluginSource, ...]:
+def list_sources(digests: Iterable[str]) -> tuple[PluginSource, ...]:
     """List the sources of plugins that runs name; those that are missing here are left out."""
     return tuple(_sources[digest] for digest in sorted(set(digests)) if digest in _sources)
 
 
-def titles(digest: str) -> dict[str, str]:
+def find_titles(digest: str) -> dict[str, str]:
     """Find what papers call the algorithms of a plugin: name -> title; empty if it is not loaded."""
     plugin = _loaded.get(digest)
     return {entry.name: entry.title for entry in plugin.lists["ALGORITHMS"]} if plugin else {}
 
 
-def references(digest: str) -> list[str]:
+def find_references(digest: str) -> list[str]:
     """Find the names of a plugin's algorithms that are references; empty if it is not loaded."""
     plugin = _loaded.get(digest)
     return [entry.name for entry in plugin.lists["ALGORITHMS"] if entry.is_reference] if plugin else []
 
 
-def _plugin(digest: str) -> Plugin:
+def _load_plugin(digest: str) -> Plugin:
     """Find a plugin by its digest, and load it if it is not.
 
     Raises:
         ConfigError: it is missing here, or cannot be loaded.
     """
-    for plugin in installed():
+    for plugin in load_installed():
         _loaded.setdefault(plugin.source.digest, plugin)
         _sources.setdefault(plugin.source.digest, plugin.source)
     if digest not in _loaded:
@@ -225,11 +225,11 @@ def _plugin(digest: str) -> Plugin:
                 f"this machine lacks the installed plugin {source.name} of digest {digest[:12]}, or has "
                 "another version of it; install the same on every machine"
             )
-        _loaded[digest] = load(source)
+        _loaded[digest] = load_plugin(source)
     return _loaded[digest]
 
 
-def _check(plugin: Plugin) -> Plugin:
+def _check_names(plugin: Plugin) -> Plugin:
     """Check that a plugin adds something to runs, and shares no name with the package or another plugin.
 
     Its algorithms are checked, and have the title of none of the package. Returns the plugin.
@@ -260,24 +260,24 @@ def _check(plugin: Plugin) -> Plugin:
     return plugin
 
 
-def _register(plugins: Sequence[Plugin]) -> None:
+def _register_plugins(plugins: Sequence[Plugin]) -> None:
     """Replace the plugins in the registries by these."""
     for plugin in _active:
         for kind, name in plugin.names:
             _REGISTRIES[kind].pop(name, None)
     _active[:] = plugins
     for plugin in _active:
-        for kind, name, item in plugin.added():
+        for kind, name, item in plugin.iterate_entries():
             _REGISTRIES[kind][name] = item
 
 
-def _digests(plugins: Iterable[Plugin]) -> set[str]:
+def _collect_digests(plugins: Iterable[Plugin]) -> set[str]:
     """Collect the digests of plugins."""
     return {plugin.source.digest for plugin in plugins}
 
 
 @cache
-def installed() -> tuple[Plugin, ...]:
+def load_installed() -> tuple[Plugin, ...]:
     """Load the installed plugins, one per package, in the order of the packages' names.
 
     They are imported once a process, and so is their digest computed once: it belongs to the code in memory.
@@ -286,21 +286,21 @@ def installed() -> tuple[Plugin, ...]:
         ConfigError: if one of them cannot be imported, or names something else.
     """
     packages: dict[tuple[str, str], list[EntryPoint]] = {}
-    for key in OF_PACKAGES:
+    for key in PACKAGE_LISTS:
         for point in entry_points(group=f"{GROUP}{key.lower()}"):
             assert point.dist is not None, "an entry point is of a distribution"
             packages.setdefault((point.dist.name, point.dist.version), []).append(point)
-    return tuple(_plugin_of_package(*package, points) for package, points in sorted(packages.items()))
+    return tuple(_load_package(*package, points) for package, points in sorted(packages.items()))
 
 
-def _plugin_of_package(name: str, version: str, points: Sequence[EntryPoint]) -> Plugin:
+def _load_package(name: str, version: str, points: Sequence[EntryPoint]) -> Plugin:
     """Load what a package's entry points name.
 
     Raises:
         ConfigError: one cannot be loaded.
     """
     roots = sorted({point.module.partition(".")[0] for point in points})
-    source = PluginSource(f"{name} {version}", _digest_of_package(name, version, roots), None)
+    source = PluginSource(f"{name} {version}", _digest_package(name, version, roots), None)
     lists: dict[str, list[Any]] = {key: [] for key in KINDS}
     for point in points:
         try:
@@ -316,16 +316,16 @@ def _plugin_of_package(name: str, version: str, points: Sequence[EntryPoint]) ->
     return check_plugin(source, lists)
 
 
-def _digest_of_package(name: str, version: str, roots: Sequence[str]) -> str:
+def _digest_package(name: str, version: str, roots: Sequence[str]) -> str:
     """Compute a digest of a package's name, version and all Python files of its top-level modules."""
     digest = sha256(f"{name} {version}\n".encode())
     for root in roots:
-        for folder, file in _modules(root):
+        for folder, file in _list_modules(root):
             digest.update(f"{file.relative_to(folder).as_posix()}\n".encode() + file.read_bytes())
     return digest.hexdigest()
 
 
-def _modules(root: str) -> list[tuple[Path, Path]]:
+def _list_modules(root: str) -> list[tuple[Path, Path]]:
     """List the Python files of a top-level module, each with the folder that its name is relative to."""
     try:
         # Finds a top-level module without importing it.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedgrid.algorithms.contract.base import Algorithm, Settings
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
-from fedgrid.engine.federation.errors import ConfigError, in_plugin, plugin_of
+from fedgrid.engine.federation.errors import ConfigError, find_plugin_file, find_plugin_line
 
 PACKAGE = __name__.partition(".")[0]
 MANIFEST, RUNS, PRESET = "bundle.json", "runs.jsonl", "preset.yaml"
@@ -29,14 +29,14 @@ def check_trust(plugin: Path, grid_file: Path) -> None:
         ConfigError: one of them does; nothing of the plugin was executed.
     """
     for file in (grid_file, plugin):
-        if origin := _origin(file):
+        if origin := _find_origin(file):
             raise ConfigError(
                 f"plugin {plugin} was not executed: {file} lies in {origin}, which others may have "
                 "written; read it, then add --trust, or name your own copy with --plugin"
             )
 
 
-def _origin(file: Path) -> str:
+def _find_origin(file: Path) -> str:
     """Find the bundle, or the grid's folder of a storage, in which a file lies; empty if in neither."""
     for folder in file.resolve().parents:
         if _is_bundle(folder / MANIFEST):
@@ -81,14 +81,15 @@ def check_code(code: bytes, path: Path) -> None:
             )
         else:
             continue
-        if beside := [name for name in names if _lies_beside(name.partition(".")[0], path)]:
+        if neighbours := [name for name in names if _is_neighbour(name.partition(".")[0], path)]:
             raise ConfigError(
-                f"plugin {path}, line {node.lineno}: imports {beside[0]}, which lies beside it, but a plugin "
+                f"plugin {path}, line {node.lineno}: imports {neighbours[0]}, which lies beside it, but a "
+                "plugin "
                 "is one file; move what it needs into it, or install that as a package"
             )
 
 
-def _lies_beside(name: str, path: Path) -> bool:
+def _is_neighbour(name: str, path: Path) -> bool:
     """Check whether a module lies in the folder of a file; a relative import has an empty `name`."""
     # A file of the same name as a standard module does not shadow it, since the plugin's folder is in no
     # path.
@@ -109,7 +110,7 @@ def check_algorithm(entry: AlgorithmEntry, plugin: str) -> None:
         given = f"the class {kind.__name__}" if isinstance(kind, type) else f"a {type(kind).__name__}"
         raise ConfigError(f"{where} is {given}; expected one derived from FedOpt, as class Mine(FedOpt)")
     # By the nearest class of ours, since its methods read these settings.
-    expected = next(annotation for base in kind.__mro__ if (annotation := _settings_of(base)))
+    expected = next(annotation for base in kind.__mro__ if (annotation := _find_settings_class(base)))
     if not isinstance(entry.settings, expected):
         raise ConfigError(
             f"{where} has settings={entry.settings!r}; expected an instance of {expected.__name__} or of a "
@@ -120,7 +121,7 @@ def check_algorithm(entry: AlgorithmEntry, plugin: str) -> None:
         kind(entry.settings)
     except Exception as error:
         # Whatever the plugin's code raises.
-        place = in_plugin(error) or f"plugin {plugin}: "
+        place = find_plugin_line(error) or f"plugin {plugin}: "
         raise ConfigError(f"{place}algorithm {entry.name!r} cannot be made: {error}") from error
 
 
@@ -129,7 +130,7 @@ def _is_ours(base: type) -> bool:
     return base.__module__.startswith(f"{PACKAGE}.")
 
 
-def _settings_of(base: type) -> type[Settings] | None:
+def _find_settings_class(base: type) -> type[Settings] | None:
     """Find the settings that a class of ours declares."""
     annotations = get_annotations(base, eval_str=True) if _is_ours(base) else {}
     return Settings if base is Algorithm else annotations.get("settings")
@@ -153,6 +154,7 @@ def _check_methods(kind: type[Algorithm], plugin: str) -> None:
             signature(own).bind(*signature(method).parameters)
         except TypeError as error:
             raise ConfigError(
-                f"{plugin_of(own) or f'plugin {plugin}: '}{kind.__name__}.{name}{signature(own)} is called "
+                f"{find_plugin_file(own) or f'plugin {plugin}: '}{kind.__name__}.{name}{signature(own)} is "
+                "called "
                 f"with other arguments; write def {name}({', '.join(signature(method).parameters)})"
             ) from error

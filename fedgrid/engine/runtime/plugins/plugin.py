@@ -21,7 +21,7 @@ from fedgrid.engine.federation.data.own import OwnDataset
 from fedgrid.engine.federation.dealing.own import OwnKind, OwnSplit
 from fedgrid.engine.federation.errors import PLUGIN_MODULE, ConfigError, FedgridError
 from fedgrid.engine.federation.models.registry import ModelEntry
-from fedgrid.engine.federation.seeds import generator, seeded
+from fedgrid.engine.federation.seeds import make_generator, temporary_seeds
 from fedgrid.record_columns import EVERY_COLUMN
 
 TORCH_IMPORT = re.compile(rb"^(import|from) torch\b", re.MULTILINE)
@@ -59,10 +59,10 @@ def read_source(path: Path) -> PluginSource:
         raise ConfigError(f"plugin {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"plugin {path} is not a Python file in UTF-8") from error
-    return PluginSource(str(path), digest_of(code), code)
+    return PluginSource(str(path), digest_code(code), code)
 
 
-def digest_of(code: bytes) -> str:
+def digest_code(code: bytes) -> str:
     """Compute the digest of a plugin's file."""
     return sha256(code).hexdigest()
 
@@ -107,14 +107,14 @@ def _is_function(item: object) -> bool:
     return callable(item) and hasattr(item, "__name__")
 
 
-def default_name(section: type[Section]) -> str:
+def find_default_name(section: type[Section]) -> str:
     """Find the name of a clusterer and its like: the default of its field `name`, empty without one."""
     name = section.model_fields["name"].default
     return name if isinstance(name, str) else ""
 
 
 @dataclass(frozen=True)
-class Kind:
+class PluginKind:
     """What a plugin can list under one name. This package knows only the names of analyses and trackers."""
 
     fits: Callable[[Any], bool]
@@ -123,51 +123,56 @@ class Kind:
     """What fits, for messages."""
     registry: str = ""
     """The registry that it joins; empty: functions of a study, for its report."""
-    name_of: Callable[[Any], str] = attrgetter("name")
+    read_name: Callable[[Any], str] = attrgetter("name")
     """Reads an item's name in the registry."""
     entry: Callable[[Any], Any] = lambda item: item
     """Makes what stands in the registry."""
 
 
-KINDS: Mapping[str, Kind] = {
-    "ALGORITHMS": Kind(_is_algorithm, "AlgorithmEntry with an algorithm and its settings", "algorithm"),
-    "CLUSTERERS": Kind(
-        lambda item: _is_class(item, Clusterer), "classes derived from Clusterer", "clusterer", default_name
+KINDS: Mapping[str, PluginKind] = {
+    "ALGORITHMS": PluginKind(_is_algorithm, "AlgorithmEntry with an algorithm and its settings", "algorithm"),
+    "CLUSTERERS": PluginKind(
+        lambda item: _is_class(item, Clusterer),
+        "classes derived from Clusterer",
+        "clusterer",
+        find_default_name,
     ),
-    "MODELS": Kind(
+    "MODELS": PluginKind(
         # Exactly one of the two functions.
         lambda item: isinstance(item, ModelEntry) and callable(item.build) != callable(item.module),
         "ModelEntry with one function, module or build",
         "model",
     ),
-    "ANALYSES": Kind(_is_analysis, "instances of classes derived from Analysis, with a name", "analysis"),
-    "TRACKERS": Kind(_is_tracker, "classes derived from Tracker, with a name", "tracker"),
-    "FIGURES": Kind(_is_function, "functions of a study"),
-    "TABLES": Kind(_is_function, "functions of a study"),
-    "AGGREGATORS": Kind(
+    "ANALYSES": PluginKind(
+        _is_analysis, "instances of classes derived from Analysis, with a name", "analysis"
+    ),
+    "TRACKERS": PluginKind(_is_tracker, "classes derived from Tracker, with a name", "tracker"),
+    "FIGURES": PluginKind(_is_function, "functions of a study"),
+    "TABLES": PluginKind(_is_function, "functions of a study"),
+    "AGGREGATORS": PluginKind(
         lambda item: _is_class(item, Aggregator),
         "classes derived from Aggregator",
         "aggregator",
-        default_name,
+        find_default_name,
     ),
-    "DATASETS": Kind(
+    "DATASETS": PluginKind(
         lambda item: isinstance(item, OwnDataset) and callable(item.read),
         "OwnDataset with a function read",
         "dataset",
         entry=OwnDataset.entry,
     ),
-    "SPLITS": Kind(
+    "SPLITS": PluginKind(
         lambda item: _is_class(item, OwnSplit),
         "classes derived from OwnSplit, with deal",
         "split",
-        default_name,
+        find_default_name,
         OwnKind,
     ),
-    "LOCAL_METHODS": Kind(
+    "LOCAL_METHODS": PluginKind(
         lambda item: _is_class(item, LocalMethod),
         "classes derived from LocalMethod, with rule",
         "local training",
-        default_name,
+        find_default_name,
     ),
 }
 """Kinds by the names in a plugin's file under which it lists what it adds."""
@@ -181,19 +186,21 @@ class Plugin:
     lists: Mapping[str, Sequence[Any]]
     """A list for each of `KINDS`."""
 
-    def added(self) -> Iterator[tuple[str, str, Any]]:
+    def iterate_entries(self) -> Iterator[tuple[str, str, Any]]:
         """Yield registry, name and item of everything that it adds to one."""
         for key, kind in KINDS.items():
             if kind.registry:
-                yield from ((kind.registry, kind.name_of(item), kind.entry(item)) for item in self.lists[key])
+                yield from (
+                    (kind.registry, kind.read_name(item), kind.entry(item)) for item in self.lists[key]
+                )
 
     @property
     def names(self) -> tuple[tuple[str, str], ...]:
         """Registry and name of everything that it adds, as in `("algorithm", "long-short")`."""
-        return tuple((registry, name) for registry, name, _ in self.added())
+        return tuple((registry, name) for registry, name, _ in self.iterate_entries())
 
 
-def load(source: PluginSource) -> Plugin:
+def load_plugin(source: PluginSource) -> Plugin:
     """Execute a plugin's file, once a process, and collect what it lists.
 
     A constant that it draws from torch's, NumPy's or Python's generator is the same in every process.
@@ -213,13 +220,13 @@ def load(source: PluginSource) -> Plugin:
         # One that imports torch in its functions alone is loaded without it: that takes a second.
         device = "cpu" if TORCH_IMPORT.search(source.code) else None
         try:
-            with seeded(device, generator(0, "plugin")):
+            with temporary_seeds(device, make_generator(0, "plugin")):
                 exec(compile(source.code, source.name, "exec", dont_inherit=True), vars(module))
         except (Exception, SystemExit) as error:
             # The next attempt has to execute the file again.
             del sys.modules[name]
             cause = f"{error}" if isinstance(error, FedgridError) else f"{type(error).__name__}: {error}"
-            raise ConfigError(f"plugin {source.name}{_line(error, source.name)}: {cause}") from error
+            raise ConfigError(f"plugin {source.name}{_format_line(error, source.name)}: {cause}") from error
     module = sys.modules[name]
     return check_plugin(source, {key: _read_list(module, key, source) for key in KINDS})
 
@@ -253,23 +260,24 @@ def check_plugin(source: PluginSource, lists: Mapping[str, Sequence[Any]]) -> Pl
                 f"plugin {source.name}: algorithm {entry.name!r} has the title {entry.title!r}; "
                 f"expected 1 to {TITLE_LENGTH} printable characters on one line"
             )
-    for key, name_of in (("ALGORITHMS", attrgetter("name")), ("LOCAL_METHODS", default_name)):
+    for key, read_name in (("ALGORITHMS", attrgetter("name")), ("LOCAL_METHODS", find_default_name)):
         for declaring, number in [(item, number) for item in lists[key] for number in item.numbers]:
             if not NUMBER_NAME.fullmatch(number.name) or number.name in RECORDED:
                 raise ConfigError(
-                    f"plugin {source.name}: {KINDS[key].registry} {name_of(declaring)!r} declares the number "
+                    f"plugin {source.name}: {KINDS[key].registry} {read_name(declaring)!r} declares the "
+                    "number "
                     f"{number.name!r}: expected small letters, digits and _, and no column that records have"
                 )
     return plugin
 
 
-def names_within(settings: object) -> Iterator[str]:
+def find_names(settings: object) -> Iterator[str]:
     """Yield the names in an algorithm's settings where a clusterer, an aggregator or the like can stand."""
     if isinstance(settings, dict):
         for value in settings.values():
             if isinstance(value, dict) and isinstance(value.get("name"), str):
                 yield value["name"]
-            yield from names_within(value)
+            yield from find_names(value)
 
 
 def _read_list(module: ModuleType, name: str, source: PluginSource) -> list[Any]:
@@ -284,7 +292,7 @@ def _read_list(module: ModuleType, name: str, source: PluginSource) -> list[Any]
     return list(given)
 
 
-def _line(error: BaseException, name: str) -> str:
+def _format_line(error: BaseException, name: str) -> str:
     """Format the line of a plugin's file in which an error arose, empty if in none."""
     if isinstance(error, SyntaxError):
         return f", line {error.lineno}"

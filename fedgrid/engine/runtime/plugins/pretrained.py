@@ -10,11 +10,11 @@ from pathlib import Path
 from safetensors.torch import load
 from torch import Tensor
 
-from fedgrid.arguments import checked
+from fedgrid.arguments import check_arguments
 from fedgrid.engine.federation.errors import ConfigError
 
 
-@checked()
+@check_arguments()
 def pretrained(path: str | Path, digest: str) -> dict[str, Tensor]:
     """Read the tensors of a safetensors file by name, for `load_state_dict`.
 

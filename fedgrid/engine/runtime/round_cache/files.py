@@ -15,10 +15,10 @@ from shutil import disk_usage
 
 from fedgrid.algorithms.updates.source import Arrays
 from fedgrid.engine.federation.errors import FedgridError
-from fedgrid.engine.runtime.round_cache.key import Digests
+from fedgrid.engine.runtime.round_cache.key import ArrayDigests
 from fedgrid.engine.runtime.round_cache.lock import RoundLock
 from fedgrid.engine.runtime.storage import sealed_arrays
-from fedgrid.engine.runtime.storage.atomic import is_full
+from fedgrid.engine.runtime.storage.atomic import is_disk_full
 from fedgrid.engine.runtime.storage.clock import Patience
 from fedgrid.engine.runtime.storage.storage import Storage
 
@@ -54,20 +54,20 @@ class StoredFile:
     @property
     def round(self) -> int:
         """Its round, from 1."""
-        return int(self._parts[0])
+        return int(self._name_parts[0])
 
     @property
     def key(self) -> str:
         """The digest of its round's inputs."""
-        return self._parts[1]
+        return self._name_parts[1]
 
     @property
     def is_state(self) -> bool:
         """Whether it is as large as a model; else it is a statistic."""
-        return self._parts[2].startswith(STATES)
+        return self._name_parts[2].startswith(STATES)
 
     @property
-    def _parts(self) -> list[str]:
+    def _name_parts(self) -> list[str]:
         """Round, key and result in its name."""
         return self.file.rsplit("/", 1)[1].split("-", 2)
 
@@ -87,19 +87,19 @@ class CacheEntry:
     """A digest of the bits of the updates that they are computed from; empty if from none."""
 
 
-def encode(entry: CacheEntry, name: str) -> bytes:
+def encode_entry(entry: CacheEntry, name: str) -> bytes:
     """Encode an entry as bytes, for the file of that name."""
     about = {key: value for key, value in vars(entry).items() if key != "arrays"}
-    return sealed_arrays.encode(entry.arrays, about, name)
+    return sealed_arrays.encode_arrays(entry.arrays, about, name)
 
 
-def decode(data: bytes, name: str) -> CacheEntry:
+def decode_entry(data: bytes, name: str) -> CacheEntry:
     """Decode the entry that was encoded under a name.
 
     Raises:
         sealed_arrays.Damaged: it is incomplete, or was encoded under another name.
     """
-    arrays, about = sealed_arrays.decode(data, name)
+    arrays, about = sealed_arrays.decode_arrays(data, name)
     return CacheEntry(arrays, **about)
 
 
@@ -110,7 +110,7 @@ class CacheOptions:
     limit: int | None = None
     """Bytes that it may take; beyond that the oldest entries are evicted; None: as the disk allows."""
     takes_rounds: bool = True
-    """Whether a run starts with the rounds of a finished one that has fewer (`run.shorter`)."""
+    """Whether a run starts with the rounds of a finished one that has fewer (`run.shorter_runs`)."""
 
 
 class RoundCache:
@@ -130,12 +130,12 @@ class RoundCache:
             shared_prefix: Name of the folder of the runs that may share rounds with this one.
             run_id: Id of the run.
             options: The user's choices.
-            setup: Digest of the run's setup (`key.of_setup`).
+            setup: Digest of the run's setup (`key.digest_setup`).
         """
         self.run_id = run_id
         self.options = options
         self.setup = setup
-        self.digests = Digests()
+        self.digests = ArrayDigests()
         self.warnings: list[str] = []
         """Warnings since the last `take_warnings`."""
         self._complained = False
@@ -152,41 +152,41 @@ class RoundCache:
 
     def read(self, name: str) -> CacheEntry | None:
         """Read the entry of a name, None on a miss."""
-        file = self._file(name)
+        file = self._name_file(name)
         path = self._storage.root / file
         try:
             data = self._storage.read(file)
-            return None if data is None else decode(data, name)
-        except sealed_arrays.Damaged:
+            return None if data is None else decode_entry(data, name)
+        except sealed_arrays.DamagedArrays:
             self.warnings.append(f"{path} is damaged: its round is computed again")
             with suppress(FedgridError):
                 self._storage.remove(file)
         except (OSError, FedgridError) as error:
-            self._complain(f"{path} cannot be read ({error}): its round is computed again")
+            self._warn_once(f"{path} cannot be read ({error}): its round is computed again")
         return None
 
     def write(self, name: str, entry: CacheEntry) -> None:
         """Write an entry, if there is room."""
-        file, data = self._file(name), encode(entry, name)
+        file, data = self._name_file(name), encode_entry(entry, name)
         path = self._storage.root / file
         try:
             if not make_room(self._storage, self.options.limit, len(data)):
                 return
             try:
-                self._put(file, data)
+                self._put_unflushed(file, data)
             except OSError as error:
                 # Others have filled the disk meanwhile, or it is a quota, which the free space does not show.
-                if not (is_full(error) and evict(self._storage, len(data))):
+                if not (is_disk_full(error) and evict_entries(self._storage, len(data))):
                     raise
-                self._put(file, data)
+                self._put_unflushed(file, data)
         except (OSError, FedgridError) as error:
-            self._complain(f"{path} cannot be written ({error}): other runs will compute it again")
+            self._warn_once(f"{path} cannot be written ({error}): other runs will compute it again")
         finally:
             if self.is_far:  # The mirror's copy is never read, and would fill the disk of every machine.
                 with suppress(OSError):
                     path.unlink()
 
-    def _put(self, file: str, data: bytes) -> None:
+    def _put_unflushed(self, file: str, data: bytes) -> None:
         """Write a file without flushing it."""
         # Not flushed: the checksum shows whether a power cut has left all of it.
         self._storage.put({file: data}, is_flushed=False)
@@ -198,7 +198,7 @@ class RoundCache:
         if before is not None:
             before.result()
 
-    def settle(self) -> None:
+    def wait_for_writes(self) -> None:
         """Wait until everything is written."""
         writing, self._writing = self._writing, None
         if writing is not None:
@@ -209,17 +209,17 @@ class RoundCache:
         try:
             make_room(self._storage, self.options.limit)
         except (OSError, FedgridError) as error:
-            self._complain(f"the round cache cannot be trimmed ({error})")
+            self._warn_once(f"the round cache cannot be trimmed ({error})")
 
-    def give_way(self) -> bool:
+    def evict_headroom(self) -> bool:
         """Evict as much as the headroom, because a write of the run has failed; return whether there was any.
 
         The disk may say that it has room: a quota does not show in that.
         """
         try:
-            return evict(self._storage, _headroom(self._storage))
+            return evict_entries(self._storage, _compute_headroom(self._storage))
         except (OSError, FedgridError) as error:
-            self._complain(f"the round cache cannot be trimmed ({error})")
+            self._warn_once(f"the round cache cannot be trimmed ({error})")
             return False
 
     def take_warnings(self) -> list[str]:
@@ -227,33 +227,33 @@ class RoundCache:
         taken, self.warnings = self.warnings, []
         return taken
 
-    def lock(self, name: str) -> RoundLock:
+    def make_lock(self, name: str) -> RoundLock:
         """Make the lock of a round; with a storage at a URI it holds among the runs of this machine."""
         return RoundLock(self._storage.root / self._shared_prefix / f"{name}.lock")
 
-    def _complain(self, warning: str) -> None:
+    def _warn_once(self, warning: str) -> None:
         """Warn once a run: such a problem mostly concerns all files."""
         if not self._complained:
             self._complained = True
             self.warnings.append(warning)
 
-    def _file(self, name: str) -> str:
+    def _name_file(self, name: str) -> str:
         """Build the name of an entry's file in the storage."""
         return f"{self._shared_prefix}/{name}{ENTRY}"
 
 
-def kept(storage: Storage, shared_prefix: str = "") -> list[StoredFile]:
+def list_entries(storage: Storage, shared_prefix: str = "") -> list[StoredFile]:
     """List the entries of the round cache, or of one shared prefix.
 
     Raises:
         RunError: if the storage cannot be read.
     """
     folder = f"{FOLDER}/{shared_prefix}".rstrip("/")
-    listed = storage.listed(folder).items()
+    listed = storage.list_files(folder).items()
     return [StoredFile(file, *facts) for file, facts in listed if NAME.fullmatch(file)]
 
 
-def drop(storage: Storage, entries: Sequence[StoredFile]) -> None:
+def delete_entries(storage: Storage, entries: Sequence[StoredFile]) -> None:
     """Delete entries.
 
     Raises:
@@ -271,20 +271,20 @@ def make_room(storage: Storage, limit: int | None, size: int = 0) -> bool:
     Raises:
         OSError, RunError: if the storage cannot be read or written.
     """
-    lacking = _lacking(storage, size)
+    lacking = _count_lacking_bytes(storage, size)
     # The usual case lists no files.
     if limit is None and lacking <= 0:
         return True
     if limit is not None and size > limit:
         return False
-    entries = kept(storage)
+    entries = list_entries(storage)
     total = sum(entry.size for entry in entries)
     excess = lacking if limit is None else max(lacking, total + size - limit)
-    _drop_oldest(storage, entries, excess)
+    _delete_oldest(storage, entries, excess)
     return excess <= total
 
 
-def evict(storage: Storage, size: int) -> bool:
+def evict_entries(storage: Storage, size: int) -> bool:
     """Evict so many bytes, where a write has failed; return whether anything was evicted.
 
     A round cache at a URI is not on the disk that is full.
@@ -294,12 +294,12 @@ def evict(storage: Storage, size: int) -> bool:
     """
     if storage.uri:
         return False
-    entries = kept(storage)
-    _drop_oldest(storage, entries, size)
+    entries = list_entries(storage)
+    _delete_oldest(storage, entries, size)
     return entries != []
 
 
-def _drop_oldest(storage: Storage, entries: list[StoredFile], excess: int) -> None:
+def _delete_oldest(storage: Storage, entries: list[StoredFile], excess: int) -> None:
     """Delete as many bytes, or all entries."""
     going: list[StoredFile] = []
     for entry in sorted(entries, key=lambda entry: (entry.written, entry.file)):
@@ -307,16 +307,16 @@ def _drop_oldest(storage: Storage, entries: list[StoredFile], excess: int) -> No
             break
         going.append(entry)
         excess -= entry.size
-    drop(storage, going)
+    delete_entries(storage, going)
 
 
-def _lacking(storage: Storage, size: int) -> int:
+def _count_lacking_bytes(storage: Storage, size: int) -> int:
     """Count the bytes that the disk lacks for `size` more bytes and the headroom; a URI lacks none."""
     if storage.uri or not storage.root.exists():
         return 0
-    return size + _headroom(storage) - disk_usage(storage.root).free
+    return size + _compute_headroom(storage) - disk_usage(storage.root).free
 
 
-def _headroom(storage: Storage) -> int:
+def _compute_headroom(storage: Storage) -> int:
     """Compute the bytes of the storage's disk that stay free."""
     return min(HEADROOM, int(HEADROOM_SHARE * disk_usage(storage.root).total))

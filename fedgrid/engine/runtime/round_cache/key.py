@@ -18,34 +18,38 @@ from fedgrid.engine.federation.clients.messages import Memory, Setup, TrainTask
 from fedgrid.engine.federation.data.images import ImageView
 from fedgrid.engine.federation.errors import PLUGIN_MODULE
 from fedgrid.engine.runtime.integrity.code import SOURCES
-from fedgrid.engine.runtime.integrity.made_with import code_of, modules_of
+from fedgrid.engine.runtime.integrity.made_with import digest_run_code, find_modules
 
 PLAIN = frozenset({type(None), bool, int, float, str, slice})
 """Types whose values are identified by `repr`."""
 
 
-def of_setup(setup: Setup, machine: object) -> str:
+def digest_setup(setup: Setup, machine: object) -> str:
     """Compute the digest of a run's setup, of the machine that its clients train on, and of the code.
 
     Images are digested themselves, because a data set's files may change under their names.
     """
-    return digest([setup, machine, *_numerics()])
+    return compute_digest([setup, machine, *_list_numerics()])
 
 
-class Digests:
+class ArrayDigests:
     """Digests of arrays, each computed once while it is in use."""
 
     def __init__(self) -> None:
         # The array is stored with its digest: while it is referenced here, no other array can get its `id`.
-        self._known: dict[int, tuple[NDArray[Any], str]] = {}
+        self._digests: dict[int, tuple[NDArray[Any], str]] = {}
 
-    def of(self, arrays: Sequence[NDArray[Any]]) -> list[str]:
+    def digest_arrays(self, arrays: Sequence[NDArray[Any]]) -> list[str]:
         """Compute one digest per array; digests of other arrays are dropped."""
-        self._known = {id(array): self._known.get(id(array)) or (array, digest(array)) for array in arrays}
-        return [self._known[id(array)][1] for array in arrays]
+        self._digests = {
+            id(array): self._digests.get(id(array)) or (array, compute_digest(array)) for array in arrays
+        }
+        return [self._digests[id(array)][1] for array in arrays]
 
 
-def of_task(task: TrainTask, models: Sequence[str], payload: Mapping[str, str], memory: Memory | None) -> str:
+def digest_task(
+    task: TrainTask, models: Sequence[str], payload: Mapping[str, str], memory: Memory | None
+) -> str:
     """Compute the digest of a client's training: all of its task, its order, and what it remembers.
 
     Args:
@@ -55,23 +59,23 @@ def of_task(task: TrainTask, models: Sequence[str], payload: Mapping[str, str], 
         payload: Digests of the order's arrays, by name.
         memory: What the client remembers; None: nothing.
     """
-    order = _fields(task.order) | {
+    order = _collect_fields(task.order) | {
         "candidates": [models[candidate] for candidate in task.order.candidates],
         "payload": payload,
     }
-    return digest(_fields(task) | {"order": order, "memory": memory or {}})
+    return compute_digest(_collect_fields(task) | {"order": order, "memory": memory or {}})
 
 
-def digest(value: object) -> str:
+def compute_digest(value: object) -> str:
     """Compute 64 hexadecimal digits that identify a value.
 
     Raises:
         TypeError: for a type without a rule.
     """
-    return sha256(_text(value).encode()).hexdigest()
+    return sha256(_format_value(value).encode()).hexdigest()
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     """Format a value as a text that no other value has: only texts hold quotes, and `repr` escapes theirs."""
     if type(value) in PLAIN:  # Nearly all: a round of thirty clients has a thousand.
         return f"{type(value).__name__} {value!r}"
@@ -84,36 +88,37 @@ def _text(value: object) -> str:
             return f"array({value.dtype} {value.shape} {sha256(data).hexdigest()})"
         case BaseModel():
             settings = {name: getattr(value, name) for name in type(value).model_fields}
-            return f"{type(value).__qualname__}({_code_of(type(value))} {_text(settings)})"
+            return f"{type(value).__qualname__}({_digest_code(type(value))} {_format_value(settings)})"
         case Mapping():
             # Sorted as texts, so that the order in which a mapping was filled does not matter.
-            return f"{{{', '.join(sorted(f'{_text(key)}: {_text(inner)}' for key, inner in value.items()))}}}"
+            items = (f"{_format_value(key)}: {_format_value(inner)}" for key, inner in value.items())
+            return f"{{{', '.join(sorted(items))}}}"
         case Sequence():
-            return f"[{', '.join(map(_text, value))}]"
+            return f"[{', '.join(map(_format_value, value))}]"
         case ImageView():
-            return _text(value.copied())
+            return _format_value(value.copy_images())
         case _ if is_dataclass(value) and not isinstance(value, type):
-            return f"{type(value).__qualname__}({_text(_fields(value))})"
+            return f"{type(value).__qualname__}({_format_value(_collect_fields(value))})"
         case _:
             raise TypeError(f"no digest of a {type(value).__name__}")
 
 
-def _fields(value: Any) -> dict[str, object]:
+def _collect_fields(value: Any) -> dict[str, object]:
     """Collect the fields of a dataclass, by name."""
     return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 @cache
-def _code_of(settings: type[BaseModel]) -> str:
+def _digest_code(settings: type[BaseModel]) -> str:
     """Compute the digest of a settings class' code; a plugin's module is named by the plugin's digest."""
-    modules = modules_of(settings)
+    modules = find_modules(settings)
     foreign = sorted(name for name in modules if name.startswith(PLUGIN_MODULE))
-    return sha256("\n".join([SOURCES.digest(modules), *foreign]).encode()).hexdigest()
+    return sha256("\n".join([SOURCES.digest_modules(modules), *foreign]).encode()).hexdigest()
 
 
 @cache
-def _numerics() -> tuple[str, ...]:
+def _list_numerics() -> tuple[str, ...]:
     """List the versions of torch, NumPy and this code, and the instruction set, where the server is."""
     import torch
 
-    return torch.__version__, torch.backends.cpu.get_cpu_capability(), np.__version__, code_of()
+    return torch.__version__, torch.backends.cpu.get_cpu_capability(), np.__version__, digest_run_code()

@@ -19,16 +19,16 @@ class RoundLock(HeldFile):
     def __init__(self, path: Path, clock: Clock = CLOCK) -> None:
         super().__init__(path, clock=clock)
         self._observer = Observer(clock)
-        self.held = False
+        self.is_held = False
         """Whether this object holds the lock."""
 
-    def take(self) -> bool:
+    def try_take(self) -> bool:
         """Try to take the lock; return whether this object holds it.
 
         Where the file cannot be written, every process holds the lock: they compute alone rather than wait
         for ever.
         """
-        if self.held:
+        if self.is_held:
             return True
         try:
             with suppress(FileNotFoundError):
@@ -40,19 +40,19 @@ class RoundLock(HeldFile):
             # 2. Create the file. Of several processes that got here, exactly one does.
             self.path.parent.mkdir(parents=True, exist_ok=True)
             # Not flushed: a power cut ends the holder too.
-            if not create_file(self.path, self.text(), flushed=False):
+            if not create_file(self.path, self.format_text(), flushed=False):
                 return False
         except FileNotFoundError:
             return False  # Another process has just deleted the folder.
         except OSError:
-            self.held = True
+            self.is_held = True
             return True
-        self.held = True
+        self.is_held = True
         self.start_renewing()
         return True
 
     def release(self) -> None:
         """Give the lock back, if this object holds it."""
-        if self.held:
-            self.held = False
+        if self.is_held:
+            self.is_held = False
             super().release()

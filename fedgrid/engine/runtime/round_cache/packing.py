@@ -10,7 +10,7 @@ import numpy as np
 
 from fedgrid.algorithms.updates.source import Arrays
 from fedgrid.engine.federation.clients.messages import Reply, RoundTests, TrainReport, TrainTask
-from fedgrid.engine.federation.clients.process import own_peak
+from fedgrid.engine.federation.clients.process import measure_own_peak
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.probabilities import Outputs
 
@@ -50,16 +50,16 @@ def pack_reports(
     for test in TRAIN_TESTS:
         counts = [getattr(report, test) for report in reports]
         if None not in counts:
-            arrays |= _pack(test, counts)
+            arrays |= _pack_counts(test, counts)
     return arrays
 
 
 def unpack_reports(arrays: Arrays, tasks: Sequence[TrainTask]) -> list[TrainReport]:
     """Unpack reports; they took this process no time."""
-    tests = {test: _unpack(test, arrays) for test in TRAIN_TESTS}
+    tests = {test: _unpack_counts(test, arrays) for test in TRAIN_TESTS}
 
     columns = {name: arrays[f"{name}_N"].tolist() for name in ("client", "chosen", *NUMBERS)}
-    peak = own_peak()
+    peak = measure_own_peak()
     return [
         TrainReport(
             client=columns["client"][index],
@@ -92,8 +92,8 @@ def unpack_replies(arrays: Arrays, tasks: Mapping[int, TrainTask]) -> dict[int, 
         client: Reply(
             report,
             arrays[f"{client}/update/P"],
-            _of_kind(arrays, f"{client}/outputs/"),
-            _of_kind(arrays, f"{client}/memory/"),
+            _select_arrays(arrays, f"{client}/outputs/"),
+            _select_arrays(arrays, f"{client}/memory/"),
         )
         for client, report in zip(clients, reports, strict=True)
     }
@@ -103,8 +103,8 @@ def pack_tests(tests: RoundTests) -> Arrays:
     """Pack the tests of a round into arrays."""
     return {
         "client_N": np.array(list(tests.own), np.int64),
-        **_pack("own", list(tests.own.values())),
-        **_pack("server", tests.server),
+        **_pack_counts("own", list(tests.own.values())),
+        **_pack_counts("server", tests.server),
         "choosing_N": np.array(list(tests.chosen), np.int64),
         "place_N": np.array(list(tests.chosen.values()), np.int64),
     }
@@ -113,18 +113,18 @@ def pack_tests(tests: RoundTests) -> Arrays:
 def unpack_tests(arrays: Arrays) -> RoundTests:
     """Unpack the tests of a round."""
     return RoundTests(
-        own=dict(zip(arrays["client_N"].tolist(), _unpack("own", arrays), strict=True)),
-        server=tuple(_unpack("server", arrays)),
+        own=dict(zip(arrays["client_N"].tolist(), _unpack_counts("own", arrays), strict=True)),
+        server=tuple(_unpack_counts("server", arrays)),
         chosen=dict(zip(arrays["choosing_N"].tolist(), arrays["place_N"].tolist(), strict=True)),
     )
 
 
-def _of_kind(arrays: Arrays, prefix: str) -> Arrays:
+def _select_arrays(arrays: Arrays, prefix: str) -> Arrays:
     """Select the arrays whose names start with a prefix, and cut that off."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
-def _pack(test: str, counts: Sequence[Counts]) -> dict[str, np.ndarray]:
+def _pack_counts(test: str, counts: Sequence[Counts]) -> dict[str, np.ndarray]:
     """Pack the results of a test; loss sums are float64, as they were added up."""
     arrays = {
         f"{test}_confusion_LL": np.array([count.confusion for count in counts], np.int32),
@@ -139,7 +139,7 @@ def _pack(test: str, counts: Sequence[Counts]) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _unpack(test: str, arrays: Arrays) -> list[Counts]:
+def _unpack_counts(test: str, arrays: Arrays) -> list[Counts]:
     """Unpack the results of a test; none if it was not made."""
     if f"{test}_loss_sum" not in arrays:
         return []

@@ -18,20 +18,20 @@ from safetensors.numpy import load_file, save_file
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.updates.source import Arrays
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.runtime.storage.format import manifest_of, read_errors
+from fedgrid.engine.runtime.storage.format import load_manifest, read_errors
 from fedgrid.engine.runtime.storage.storage import Content
 from fedgrid.manifest import Manifest, open_listed
 
-KEEP = 2
+LISTED_STATES = 2
 """Number of states that a manifest lists. If the newest is damaged, the run continues from the one before."""
 
 
-def state_name(rounds: int) -> str:
+def name_state_file(rounds: int) -> str:
     """Build the name of the file of the state after a round, without clients' memories."""
     return f"state-{rounds:06d}.safetensors"
 
 
-def files_of(run_state: RunState) -> dict[str, Content]:
+def build_state_files(run_state: RunState) -> dict[str, Content]:
     """Build the files of a state, by name: its tensors, then clients' memories.
 
     Contents are functions that write, so that no state is in memory twice.
@@ -41,12 +41,12 @@ def files_of(run_state: RunState) -> dict[str, Content]:
         for client, number in run_state.memory_rounds.items()
     )
     return {
-        state_name(run_state.rounds_done): lambda path: _save(_tensors(run_state), path),
-        **{name: partial(_save, run_state.memories[client]) for name, client in memories},
+        name_state_file(run_state.rounds_done): lambda path: _save_arrays(_collect_tensors(run_state), path),
+        **{name: partial(_save_arrays, run_state.memories[client]) for name, client in memories},
     }
 
 
-def load(folder: Path, rounds_done: int, manifest: Manifest | None = None) -> RunState:
+def load_state(folder: Path, rounds_done: int, manifest: Manifest | None = None) -> RunState:
     """Load the state after a round that a manifest lists; None stands for the manifest of the folder.
 
     Raises:
@@ -54,20 +54,24 @@ def load(folder: Path, rounds_done: int, manifest: Manifest | None = None) -> Ru
         UnreadableFile: a file of it cannot be read at present.
         DamagedFile: a file of it is missing or damaged.
     """
-    manifest = manifest or manifest_of(folder)
-    names = manifest.states.get(rounds_done, (state_name(rounds_done),))
-    files = {name: _load(folder, manifest, name) for name in names}
+    manifest = manifest or load_manifest(folder)
+    names = manifest.states.get(rounds_done, (name_state_file(rounds_done),))
+    files = {name: _load_arrays(folder, manifest, name) for name in names}
     # safetensors gives tensors in an order of its own; models are numbered with zeros in front.
-    tensors = dict(sorted(files.pop(state_name(rounds_done)).items()))
+    tensors = dict(sorted(files.pop(name_state_file(rounds_done)).items()))
     memories, memory_rounds = {}, {}
     for name, memory in files.items():
         client, number = map(int, name.removesuffix(".safetensors").split("-")[2:])
         memories[client], memory_rounds[client] = memory, number
-    state = State(tuple(_part(tensors, "model/").values()), tensors["labels"], _part(tensors, "memory/"))
+    state = State(
+        tuple(_select_tensors(tensors, "model/").values()),
+        tensors["labels"],
+        _select_tensors(tensors, "memory/"),
+    )
     return RunState(rounds_done, state, memories, memory_rounds, tensors.get("spent"), tensors.get("best"))
 
 
-def _save(arrays: Arrays, path: Path) -> None:
+def _save_arrays(arrays: Arrays, path: Path) -> None:
     """Save arrays to a safetensors file.
 
     Raises:
@@ -84,14 +88,14 @@ def _save(arrays: Arrays, path: Path) -> None:
         raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from error
 
 
-def _load(folder: Path, manifest: Manifest, name: str) -> dict[str, np.ndarray]:
+def _load_arrays(folder: Path, manifest: Manifest, name: str) -> dict[str, np.ndarray]:
     """Load the arrays of a file, after its checksum has been compared."""
     with read_errors(folder / name):
         open_listed(folder, manifest, name).close()
         return load_file(folder / name)
 
 
-def _tensors(run_state: RunState) -> dict[str, np.ndarray]:
+def _collect_tensors(run_state: RunState) -> dict[str, np.ndarray]:
     """Collect the tensors of a state, without clients' memories."""
     state = run_state.state
     return {
@@ -104,6 +108,6 @@ def _tensors(run_state: RunState) -> dict[str, np.ndarray]:
     }
 
 
-def _part(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+def _select_tensors(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     """Select the tensors whose names start with a prefix, and cut that off."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from fedgrid.engine.federation.errors import FedgridError, in_plugin
-from fedgrid.redaction import redacted
+from fedgrid.engine.federation.errors import FedgridError, find_plugin_line
+from fedgrid.redaction import redact_secrets
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,9 @@ class Failure:
     """Number of attempts."""
 
 
-def in_one_line(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Describe in one line why a run stopped; for an unexpected error refer to the traceback in the log."""
-    cause = redacted(" ".join(str(error).split()))
+    cause = redact_secrets(" ".join(str(error).split()))
     if isinstance(error, FedgridError):
         return cause
-    return f"{in_plugin(error)}{type(error).__name__}: {cause}; see log.txt in its folder"
+    return f"{find_plugin_line(error)}{type(error).__name__}: {cause}; see log.txt in its folder"

@@ -12,14 +12,14 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from fedgrid.engine.federation.before_training.encoder_training import EncoderTraining, encoder_training_of
+from fedgrid.engine.federation.before_training.encoder_training import EncoderTraining, build_encoder_training
 from fedgrid.engine.federation.encoders.encoder import Encoder
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.federation.format import FORMAT
-from fedgrid.engine.runtime.data.datasets import load_known
-from fedgrid.engine.runtime.integrity.made_with import parts_of
-from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
-from fedgrid.engine.runtime.round_cache.key import digest, of_setup
+from fedgrid.engine.runtime.data.datasets import load_with_digest
+from fedgrid.engine.runtime.integrity.made_with import load_parts
+from fedgrid.engine.runtime.plugins.run_algorithm import build_algorithm
+from fedgrid.engine.runtime.round_cache.key import compute_digest, digest_setup
 from fedgrid.engine.runtime.round_cache.lock import RoundLock
 from fedgrid.engine.runtime.storage import sealed_arrays
 from fedgrid.engine.runtime.storage.atomic import disk_errors
@@ -55,12 +55,12 @@ class Pretraining:
         training, settings = self.training, self.training.settings
         parts: list[object] = [settings, list(training.setup.inputs.shape), list(self.machines)]
         if training.public is not None:
-            parts.append(of_setup(training.public_setup(training.public), None))
+            parts.append(digest_setup(training.build_public_setup(training.public), None))
         if settings.federated:
-            parts += [of_setup(training.federated_setup(), None), list(training.present)]
-        return digest(parts)[:12]
+            parts += [digest_setup(training.build_federated_setup(), None), list(training.present)]
+        return compute_digest(parts)[:12]
 
-    def encoder(self, pool: Pool, storage: Storage, log: Callable[[str], None]) -> Encoder:
+    def load_or_train(self, pool: Pool, storage: Storage, log: Callable[[str], None]) -> Encoder:
         """Load the encoder or, while other runs that need it wait, train it; log which.
 
         The pool has to be prepared again afterwards.
@@ -72,26 +72,28 @@ class Pretraining:
         lock = RoundLock(storage.root / FOLDER / f"{encoder_id}.lock")
         try:
             # Read before the lock is tried: an encoder that is there needs no lock.
-            while (stored := self._load(storage, encoder_id, log)) is None and not lock.take():
+            while (stored := self._load_stored(storage, encoder_id, log)) is None and not lock.try_take():
                 CLOCK.pause(1.0)
             if stored is None:  # Another run may have finished it between the look and the lock.
-                stored = self._load(storage, encoder_id, log)
+                stored = self._load_stored(storage, encoder_id, log)
             if stored is not None:
-                log(f"encoder {encoder_id} is here: {_describe(stored)}")
+                log(f"encoder {encoder_id} is here: {_describe_encoder(stored)}")
                 return stored
             started = monotonic()
             settings = self.training.settings
-            log(f"encoder {encoder_id} is trained: {settings.words or 'nothing to train'}")
+            log(f"encoder {encoder_id} is trained: {settings.training_summary or 'nothing to train'}")
             encoder = replace(
-                self.training.train(pool), id=encoder_id, batch_statistics=settings.batch_statistics
+                self.training.train_encoder(pool), id=encoder_id, batch_statistics=settings.batch_statistics
             )
-            write(storage, encoder, settings.model_dump(mode="json"))
-            log(f"encoder {encoder_id} trained in {monotonic() - started:.0f} s: {_describe(encoder)}")
+            write_encoder(storage, encoder, settings.model_dump(mode="json"))
+            log(
+                f"encoder {encoder_id} trained in {monotonic() - started:.0f} s: {_describe_encoder(encoder)}"
+            )
             return encoder
         finally:
             lock.release()
 
-    def _load(self, storage: Storage, encoder_id: str, log: Callable[[str], None]) -> Encoder | None:
+    def _load_stored(self, storage: Storage, encoder_id: str, log: Callable[[str], None]) -> Encoder | None:
         """Load the stored encoder, None if there is none or it is damaged, which is logged."""
         try:
             return load_encoder(storage, encoder_id)
@@ -100,7 +102,7 @@ class Pretraining:
             return None
 
 
-def pretraining_of(
+def build_pretraining(
     config: RunConfig,
     algorithm: Algorithm,
     setup: Setup,
@@ -126,14 +128,14 @@ def pretraining_of(
 
     def load_pool(dataset: str) -> ImageSet:
         """Load the pool of a data set, without its official test set."""
-        (pool, _), _ = load_known(dataset, data_dir)
+        (pool, _), _ = load_with_digest(dataset, data_dir)
         return pool
 
-    training = encoder_training_of(config, algorithm, setup, truth_K, official, load_pool)
+    training = build_encoder_training(config, algorithm, setup, truth_K, official, load_pool)
     return None if training is None else Pretraining(training, machines)
 
 
-def _describe(encoder: Encoder) -> str:
+def _describe_encoder(encoder: Encoder) -> str:
     """Describe an encoder in one line, for the log."""
     size = "x".join(map(str, encoder.shape))
     if not encoder.losses:
@@ -152,13 +154,13 @@ def load_encoder(storage: Storage, encoder_id: str) -> Encoder | None:
         OtherVersion: another fedgrid wrote it.
         RunError, OSError: the storage cannot be read.
     """
-    path = storage.root / name_of(encoder_id)
-    data = storage.read(name_of(encoder_id))
+    path = storage.root / name_encoder_file(encoder_id)
+    data = storage.read(name_encoder_file(encoder_id))
     if data is None:
         return None
     try:
-        arrays, about = sealed_arrays.decode(data, encoder_id)
-    except sealed_arrays.Damaged as error:
+        arrays, about = sealed_arrays.decode_arrays(data, encoder_id)
+    except sealed_arrays.DamagedArrays as error:
         raise DamagedFile(path, "it is not this encoder") from error
     check_format(about.get(METADATA), path)
     values = {name: about[name] for name in DESCRIPTION}
@@ -166,34 +168,36 @@ def load_encoder(storage: Storage, encoder_id: str) -> Encoder | None:
     return Encoder(**values, arrays=arrays, id=encoder_id)
 
 
-def write(storage: Storage, encoder: Encoder, settings: dict[str, Any]) -> None:
+def write_encoder(storage: Storage, encoder: Encoder, settings: dict[str, Any]) -> None:
     """Store an encoder; `settings` say to a reader of the file how it was trained.
 
     Raises:
         RunError: it cannot be written.
     """
     about = {name: getattr(encoder, name) for name in DESCRIPTION}
-    data = sealed_arrays.encode(encoder.arrays, {**about, "settings": settings, METADATA: FORMAT}, encoder.id)
-    name = name_of(encoder.id)
+    data = sealed_arrays.encode_arrays(
+        encoder.arrays, {**about, "settings": settings, METADATA: FORMAT}, encoder.id
+    )
+    name = name_encoder_file(encoder.id)
     with disk_errors((storage.root / name).parent):
         storage.put({name: data})
 
 
-def name_of(encoder_id: str) -> str:
+def name_encoder_file(encoder_id: str) -> str:
     """Build the name of an encoder's file in a storage."""
     return f"{FOLDER}/{encoder_id}/{FILE}"
 
 
-def encoder_of(config: RunConfig, folder: Path, storage: Storage) -> Encoder | None:
+def load_run_encoder(config: RunConfig, folder: Path, storage: Storage) -> Encoder | None:
     """Load the encoder of the run in a folder, None if its clients send no message that takes one.
 
     Raises:
         RunError: the storage no longer has it.
     """
-    message = algorithm_of(config).message()
+    message = build_algorithm(config).message()
     if message is None or message.encoder is None:
         return None
-    parts = parts_of(folder)
+    parts = load_parts(folder)
     encoder_id = str(parts[0].made_with.get(ENCODER, "")) if parts else ""
     encoder = load_encoder(storage, encoder_id) if encoder_id else None
     if encoder is None:

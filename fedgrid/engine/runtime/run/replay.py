@@ -19,17 +19,17 @@ from torch import nn
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.updates.source import Layout, Vector
 from fedgrid.engine.federation.clients.messages import Setup, TrainTask
-from fedgrid.engine.federation.clients.process import fixed_numerics
-from fedgrid.engine.federation.clients.workspace import module_of
+from fedgrid.engine.federation.clients.process import fix_numerics
+from fedgrid.engine.federation.clients.workspace import build_module
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.images import HeldImages
 from fedgrid.engine.federation.encoders.encoder import Encoder
-from fedgrid.engine.federation.round.federation import Federation, fresh_models, served_after
+from fedgrid.engine.federation.round.federation import Federation, make_model_source, query_served_models
 from fedgrid.engine.federation.round.plan import plan_round
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.plugins.run_algorithm import build_algorithm
+from fedgrid.engine.runtime.run.prepare import prepare_setup
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class SentUpdate:
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedRound:
     """A run in one of its rounds in the eyes of its server, and the images of its clients."""
 
     config: RunConfig
@@ -74,37 +74,37 @@ class Observed:
         _, inverse_K, counts = np.unique(self.labels_K, return_inverse=True, return_counts=True)
         return np.asarray(counts[inverse_K] == 1)
 
-    def held(self, client: int) -> tuple[HeldImages, HeldImages]:
+    def select_images(self, client: int) -> tuple[HeldImages, HeldImages]:
         """Select the training and test images of a client in the round."""
-        return self.setup.clients[client].at(self.round_index)
+        return self.setup.clients[client].select_images(self.round_index)
 
-    def numerics(self) -> AbstractContextManager[None]:
+    def fix_run_numerics(self) -> AbstractContextManager[None]:
         """Make a context within which numbers have the bits of the run."""
-        return fixed_numerics(self.config.training.tf32)
+        return fix_numerics(self.config.training.tf32)
 
-    def module(self) -> nn.Module:
+    def build_run_module(self) -> nn.Module:
         """Build a module of the run's model that maps images of [0, 1] to logits, on the CPU, in float32."""
         training = self.setup.training.model_copy(update={"precision": "float32"})
-        return module_of(replace(self.setup, training=training), "cpu")
+        return build_module(replace(self.setup, training=training), "cpu")
 
-    def messages(self, encoder: Encoder | None) -> dict[int, Mapping[str, NDArray[Any]]]:
+    def describe_clients(self, encoder: Encoder | None) -> dict[int, Mapping[str, NDArray[Any]]]:
         """Compute each client's message about its data before its first round; empty if none sends one."""
-        message = algorithm_of(self.config).message()
+        message = build_algorithm(self.config).message()
         if message is None:
             return {}
         pool = InProcessPool()
         pool.prepare(self.setup)
         described = pool.describe(range(self.config.clients), message, encoder)
-        return {client: message_of.payload for client, message_of in enumerate(described)}
+        return {client: description.payload for client, description in enumerate(described)}
 
 
-def observe(
+def observe_round(
     config: RunConfig,
     before: RunState | None,
     after: RunState,
     data_dir: Path,
     encoder: Encoder | None = None,
-) -> Observed:
+) -> ObservedRound:
     """Compute what the server of a run has seen in one of its rounds, between two states.
 
     Args:
@@ -119,18 +119,18 @@ def observe(
         DataError: the images are missing.
         RunError: a client's training fails.
     """
-    setup, truth_K = prepare(config, data_dir)
-    federation = Federation.of(config, algorithm_of(config), setup, truth_K, encoder=encoder)
+    setup, truth_K = prepare_setup(config, data_dir)
+    federation = Federation.from_config(config, build_algorithm(config), setup, truth_K, encoder=encoder)
     if before is None and after.rounds_done == 1:
         # The state before round 1 is stored nowhere, but follows from the seed.
-        before = federation.begin(fresh_models(setup))
+        before = federation.create_first_state(make_model_source(setup))
     sent = {}
     if federation.algorithm.traits.sends_updates and before is not None:
         sent = _train_again(federation, setup, before)
     labels_K, at = after.state.labels_K, after.rounds_done - 1
     size, seed = federation.layout.size, config.root_seed
-    served = served_after(federation.algorithm, after.state, size, seed, at)
-    return Observed(config, setup, federation.layout, labels_K, served.models, served.model_K, sent, at)
+    served = query_served_models(federation.algorithm, after.state, size, seed, at)
+    return ObservedRound(config, setup, federation.layout, labels_K, served.models, served.model_K, sent, at)
 
 
 def _train_again(federation: Federation, setup: Setup, before: RunState) -> dict[int, SentUpdate]:
@@ -138,7 +138,7 @@ def _train_again(federation: Federation, setup: Setup, before: RunState) -> dict
     pool = InProcessPool()
     pool.prepare(setup)
     plan = plan_round(federation, before, pool)
-    tasks = [TrainTask(order, plan.round_index, evaluate=False) for order in plan.reached]
+    tasks = [TrainTask(order, plan.round_index, evaluate=False) for order in plan.reached_orders]
     replies = pool.train(tasks, plan.state.models, before.memories)
     return {
         reply.report.client: SentUpdate(

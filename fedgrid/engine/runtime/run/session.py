@@ -9,20 +9,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fedgrid.engine.federation.errors import ConfigError, FedgridError, RunError
-from fedgrid.engine.federation.round.federation import Federation, fresh_models
+from fedgrid.engine.federation.round.federation import Federation, make_model_source
 from fedgrid.engine.federation.round.next_round import next_round
 from fedgrid.engine.runtime.clients.local_pool import LazyPool
-from fedgrid.engine.runtime.clients.machine import relevant_machines, slow_precision
-from fedgrid.engine.runtime.integrity.made_with import made_with
-from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of, own_numbers
+from fedgrid.engine.runtime.clients.machine import explain_slow_precision, select_relevant_machines
+from fedgrid.engine.runtime.integrity.made_with import collect_made_with
+from fedgrid.engine.runtime.plugins.run_algorithm import build_algorithm, list_own_numbers
 from fedgrid.engine.runtime.round_cache.cached_round import CachedRound
 from fedgrid.engine.runtime.round_cache.files import RoundCache
-from fedgrid.engine.runtime.round_cache.key import of_setup
-from fedgrid.engine.runtime.run.prepare import images_of, prepare
-from fedgrid.engine.runtime.run.pretraining import ENCODER, Pretraining, pretraining_of
+from fedgrid.engine.runtime.round_cache.key import digest_setup
+from fedgrid.engine.runtime.run.prepare import load_run_images, prepare_setup
+from fedgrid.engine.runtime.run.pretraining import ENCODER, Pretraining, build_pretraining
 from fedgrid.engine.runtime.run.round_writer import RoundWriter
 from fedgrid.engine.runtime.run.run_folder import RunFolder
-from fedgrid.engine.runtime.run.shorter import take_rounds
+from fedgrid.engine.runtime.run.shorter_runs import take_rounds
 from fedgrid.engine.runtime.storage.atomic import DiskFull
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenRun:
     """A run, ready for its next round."""
 
     folder: RunFolder
@@ -73,7 +73,7 @@ class Session:
             threads: Threads of the server's computations; 1 by default.
             write_behind: Whether rounds are written while the next ones train, so that the disk costs no time
                 (the last one is waited for). A kill then costs those too that `RoundWriter` has not written;
-                `round_write` says if the last one is on disk.
+                `find_last_write` says if the last one is on disk.
             cache: How the round cache is used; None, the default, has every round computed here.
             accept_changes: Whether a run goes on with other code, versions or machines than it began with,
                 and on machines of several kinds.
@@ -84,7 +84,7 @@ class Session:
         self._threads = threads
         self._write_behind = write_behind
         self._cache = cache
-        self._run: Opened | None = None
+        self._run: OpenRun | None = None
 
     def open(self, config: RunConfig, storage: Storage) -> int:
         """Start or continue the run of `config`; return the number of rounds it has already.
@@ -96,15 +96,15 @@ class Session:
             RunError: if the run's states cannot be used, or the storage cannot be written.
         """
         with suppress(RunError):  # It is of another run, whose next opening finds what there is.
-            self.settle()
+            self.wait_for_writes()
         # 1. The folder and its state; what the run is made of, checked against the rounds so far.
         folder = RunFolder(storage, config)
         run_state = folder.open()
-        algorithm = algorithm_of(config)
-        setup, truth_K = prepare(config, self._data_dir)
-        machines = self._machines(config)
+        algorithm = build_algorithm(config)
+        setup, truth_K = prepare_setup(config, self._data_dir)
+        machines = self._find_machines(config)
         rounds_done = run_state.rounds_done if run_state else 0
-        pretraining = self._note_origin(config, folder, setup, truth_K, machines, rounds_done)
+        pretraining = self._record_origin(config, folder, setup, truth_K, machines, rounds_done)
         # 2. The cache, which also makes room on a full disk. A run without rounds takes those of a shorter
         # one.
         cache = self._open_cache(config, storage, setup, machines)
@@ -120,27 +120,27 @@ class Session:
         # clients' data.
         encoder = None
         if pretraining is not None and rounds_done < config.training.rounds and not folder.is_done:
-            encoder = pretraining.encoder(self._pool, storage, folder.log)
+            encoder = pretraining.load_or_train(self._pool, storage, folder.log)
         # 4. The clients' data, which `LazyPool` hands over at the first task.
         self._pool.prepare(setup)
-        federation = Federation.of(
+        federation = Federation.from_config(
             config,
             algorithm,
             setup,
             truth_K,
             threads=self._threads,
             encoder=encoder,
-            numbers=own_numbers(config),
+            numbers=list_own_numbers(config),
         )
         if run_state is None:
-            run_state = federation.begin(fresh_models(setup))
+            run_state = federation.create_first_state(make_model_source(setup))
         folder.log(f"continues after round {rounds_done}" if rounds_done else "starts")
-        if (slow := slow_precision(machines, config.training.precision)) is not None:
+        if (slow := explain_slow_precision(machines, config.training.precision)) is not None:
             folder.log(f"warning: {slow}")
         # A run that was killed after its last round, before it was marked as finished.
         if federation.is_over(run_state):
             _retry_after_eviction(folder.finish, cache)
-        self._run = Opened(folder, federation, run_state, cache, _writer(folder, cache))
+        self._run = OpenRun(folder, federation, run_state, cache, _create_writer(folder, cache))
         return rounds_done
 
     def next_round(self) -> RoundRecord:
@@ -156,24 +156,24 @@ class Session:
         try:
             run_state, record = next_round(federation, run.run_state, self._pool, rounds)
             self._log_warnings()
-            run.writer.add(record, run_state)
+            run.writer.add_round(record, run_state)
         except Exception as error:
             # One of ours with a cause wraps an error of the system or of a plugin, whose traceback the log
             # should have.
             expected = isinstance(error, FedgridError) and error.__cause__ is None
             with suppress(RunError):  # On a full disk, say: the error itself matters more.
                 folder.log(f"failed: {error if expected else traceback.format_exc()}")
-            self.settle()
+            self.wait_for_writes()
             raise
         self._run = replace(run, run_state=run_state)
         is_last = federation.is_over(run_state)
         if is_last or not self._write_behind:
-            self.settle()
+            self.wait_for_writes()
         if is_last:
             _retry_after_eviction(folder.finish, cache)
         return record
 
-    def _note_origin(
+    def _record_origin(
         self,
         config: RunConfig,
         folder: RunFolder,
@@ -183,22 +183,22 @@ class Session:
         rounds_done: int,
     ) -> Pretraining | None:
         """Record what the next rounds are made with; return the training of the run's encoder, if any."""
-        algorithm = algorithm_of(config)
-        (_, official), images = images_of(config, self._data_dir)
-        pretraining = pretraining_of(config, algorithm, setup, truth_K, machines, official, self._data_dir)
-        parts = dict(made_with(algorithm, images, machines))
+        algorithm = build_algorithm(config)
+        (_, official), images = load_run_images(config, self._data_dir)
+        pretraining = build_pretraining(config, algorithm, setup, truth_K, machines, official, self._data_dir)
+        parts = dict(collect_made_with(algorithm, images, machines))
         if pretraining is not None:
             parts[ENCODER] = pretraining.id
-        folder.note_made_with(parts, rounds_done, accept=self._accept)
+        folder.record_made_with(parts, rounds_done, accept=self._accept)
         return pretraining
 
-    def _machines(self, config: RunConfig) -> Sequence[Machine]:
+    def _find_machines(self, config: RunConfig) -> Sequence[Machine]:
         """Find the machines that the clients train on: one kind, unless several are accepted.
 
         Raises:
             ConfigError: there are several.
         """
-        machines = relevant_machines(self._pool.machines(), config.training.precision)
+        machines = select_relevant_machines(self._pool.machines(), config.training.precision)
         if len(machines) > 1 and not self._accept:
             kinds = " and ".join(", ".join(machine.values()) for machine in machines)
             raise ConfigError(
@@ -218,16 +218,16 @@ class Session:
         # On several kinds of machines a round depends on which client is where: nothing is shared.
         if self._cache is None or len(machines) > 1:
             return None
-        key = of_setup(setup, machines[0])
+        key = digest_setup(setup, machines[0])
         cache = RoundCache(storage, config.shared_prefix, config.run_id, self._cache, key)
         cache.free_disk()
         return cache
 
-    def round_write(self) -> Future[None] | None:
+    def find_last_write(self) -> Future[None] | None:
         """Find the write of the last round of `next_round`, None if it is on disk."""
         return None if self._run is None else self._run.writer.writing
 
-    def settle(self) -> None:
+    def wait_for_writes(self) -> None:
         """Wait until the last round of `next_round` is on disk.
 
         Raises:
@@ -235,9 +235,9 @@ class Session:
         """
         if self._run is not None:
             if self._run.cache is not None:
-                self._run.cache.settle()
+                self._run.cache.wait_for_writes()
             self._log_warnings()
-            self._run.writer.settle()
+            self._run.writer.wait_for_writes()
 
     def _log_warnings(self) -> None:
         """Log what went wrong in the round cache, whose entries are written meanwhile."""
@@ -246,9 +246,9 @@ class Session:
             self._run.folder.log(*(f"warning: {warning}" for warning in warnings))
 
 
-def _writer(folder: RunFolder, cache: RoundCache | None) -> RoundWriter:
+def _create_writer(folder: RunFolder, cache: RoundCache | None) -> RoundWriter:
     """Create the writer of a run's rounds."""
-    return RoundWriter(lambda rounds: _retry_after_eviction(partial(folder.save, rounds), cache))
+    return RoundWriter(lambda rounds: _retry_after_eviction(partial(folder.save_rounds, rounds), cache))
 
 
 def _retry_after_eviction(write: Callable[[], None], cache: RoundCache | None) -> None:
@@ -256,6 +256,6 @@ def _retry_after_eviction(write: Callable[[], None], cache: RoundCache | None) -
     try:
         write()
     except DiskFull:
-        if cache is None or not cache.give_way():
+        if cache is None or not cache.evict_headroom():
             raise
         write()

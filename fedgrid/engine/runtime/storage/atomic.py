@@ -25,7 +25,7 @@ ABANDONED_AFTER = 900.0
 
 
 @contextmanager
-def replacing(*paths: Path, is_flushed: bool = True) -> Iterator[tuple[Path, ...]]:
+def replace_files(*paths: Path, is_flushed: bool = True) -> Iterator[tuple[Path, ...]]:
     """Yield a temporary path for each of `paths`; on exit flush all of them and rename them in that order.
 
     The temporary names are unique, so that several processes can replace the same file. If the block raises,
@@ -38,10 +38,10 @@ def replacing(*paths: Path, is_flushed: bool = True) -> Iterator[tuple[Path, ...
         # 1. Flush before the rename. Otherwise a power cut could leave the new name with an empty file, since
         # file systems may write the rename first.
         if is_flushed and len(temporaries) == 1:  # Most are: no thread for it.
-            flush(*temporaries)
+            flush_to_disk(*temporaries)
         elif is_flushed:
             with ThreadPoolExecutor(len(temporaries)) as threads:
-                list(threads.map(flush, temporaries))
+                list(threads.map(flush_to_disk, temporaries))
         # 2. Rename in the given order, so that the file that makes the others count comes last.
         for temporary, path in zip(temporaries, paths, strict=True):
             # As its folder is: safetensors makes files that only their owner can read.
@@ -68,7 +68,7 @@ def share_with_group(folder: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Replace a small file by one with this text."""
-    with replacing(path) as (temporary,):
+    with replace_files(path) as (temporary,):
         temporary.write_bytes(text.encode())
 
 
@@ -90,8 +90,8 @@ def create_file(path: Path, text: str, mode: int = 0o666, *, flushed: bool = Tru
         # followed by a write could leave an empty file.
         temporary.write_text(text)
         if flushed:
-            flush(temporary)
-        link(temporary, path)
+            flush_to_disk(temporary)
+        link_file(temporary, path)
     except FileExistsError:
         return False
     finally:
@@ -99,7 +99,7 @@ def create_file(path: Path, text: str, mode: int = 0o666, *, flushed: bool = Tru
     return True
 
 
-def link(temporary: Path, path: Path) -> None:
+def link_file(temporary: Path, path: Path) -> None:
     """Give a finished file another name; write it there on a file system without hard links.
 
     Raises:
@@ -125,11 +125,11 @@ def unlink_copies(path: Path) -> None:
     `cp -al` copies a storage by links: without this the copy would change too.
     """
     if path.exists() and path.stat().st_nlink > 1:
-        with replacing(path) as (temporary,):
+        with replace_files(path) as (temporary,):
             copyfile(path, temporary)
 
 
-def flush(path: Path) -> None:
+def flush_to_disk(path: Path) -> None:
     """Flush a file, or the entries of a folder, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -181,7 +181,7 @@ class DiskFull(StorageError):
     """The disk is full, or the user's quota used up."""
 
 
-def is_full(error: Exception) -> bool:
+def is_disk_full(error: Exception) -> bool:
     """Check whether an error of a write says that the disk is full, or the user's quota used up."""
     return getattr(error, "errno", None) in (ENOSPC, EDQUOT)
 
@@ -213,5 +213,5 @@ def disk_errors(folder: Path, then: str = CONTINUES) -> Iterator[None]:
             cause = f"the disk of {folder} is full; free some space"
         else:
             cause = f"{folder} cannot be written: {reason}; fix that"
-        kind = DiskFull if is_full(error) else StorageError
+        kind = DiskFull if is_disk_full(error) else StorageError
         raise kind(f"{cause}, then {then}") from error

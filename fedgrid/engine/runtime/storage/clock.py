@@ -26,7 +26,7 @@ CLOCK = Clock()
 """The clock of this machine; tests pass others."""
 
 
-def backoff(attempt: int) -> float:
+def draw_backoff(attempt: int) -> float:
     """Draw the seconds to wait after failed attempt 1, 2, 3 ...: at most 1, 2, 4 ... 60, and at least half.
 
     They are random so that many processes that failed together do not retry together.
@@ -58,7 +58,7 @@ class Patience:
     is_stopped: Callable[[], bool] = lambda: False
     """Whether the user has interrupted the program: from then on no failed call is retried."""
 
-    def repeat(self, call: Callable[[], T], errors: tuple[type[Exception], ...]) -> T:
+    def retry_call(self, call: Callable[[], T], errors: tuple[type[Exception], ...]) -> T:
         """Call `call` until it succeeds, with pauses that grow, as long as it raises one of `errors`.
 
         The last pause is cut short: the last attempt comes after `give_up_after`, whatever pauses were drawn.
@@ -80,13 +80,13 @@ class Patience:
                 if attempt == 1:
                     reason = (str(error) or type(error).__name__).splitlines()[0]
                     self.warn(f"{reason}; trying again for {self.give_up_after:g} s")
-            pause_until(self.is_stopped, min(backoff(attempt), left), self.clock)
+            pause_until(self.is_stopped, min(draw_backoff(attempt), left), self.clock)
             attempt += 1
 
 
-FIRST = 6 * 3600.0
+FIRST_ANSWER_SECONDS = 6 * 3600.0
 """Seconds for a client's first answer of a kind, whose usual time is not yet measured."""
-LEAST = 1800.0
+LEAST_ANSWER_SECONDS = 1800.0
 """Least seconds that every later answer may take."""
 TIMES_SLOWEST = 20.0
 """Multiple of the slowest answer so far that a later one may take."""
@@ -104,16 +104,16 @@ class Deadlines:
 
     now: Callable[[], float]
     """Reads the time in seconds."""
-    first: float = FIRST
-    least: float = LEAST
+    first: float = FIRST_ANSWER_SECONDS
+    least: float = LEAST_ANSWER_SECONDS
     times_slowest: float = TIMES_SLOWEST
     _slowest: dict[str, float] = field(default_factory=dict)
 
-    def of(self, kind: str) -> float:
+    def find_deadline(self, kind: str) -> float:
         """Find the seconds that answers of a kind may take."""
         slowest = self._slowest.get(kind)
         return self.first if slowest is None else max(self.least, self.times_slowest * slowest)
 
-    def note(self, kind: str, seconds: float) -> None:
+    def record_duration(self, kind: str, seconds: float) -> None:
         """Record how many seconds an answer has taken."""
         self._slowest[kind] = max(seconds, self._slowest.get(kind, 0.0))

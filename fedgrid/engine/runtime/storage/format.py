@@ -32,8 +32,8 @@ class OtherVersion(ConfigError):
 class DamagedFile(RunError):
     """A file's bytes are not those that were written."""
 
-    def __init__(self, path: Path, why: str) -> None:
-        super().__init__(f"{path} is damaged ({why})")
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path} is damaged ({reason})")
 
 
 class UnreadableFile(StorageError):
@@ -42,8 +42,8 @@ class UnreadableFile(StorageError):
     Its content may be undamaged, so it is not set aside.
     """
 
-    def __init__(self, path: Path, why: str) -> None:
-        super().__init__(f"{path} {CANNOT_BE_READ}: {why}")
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path} {CANNOT_BE_READ}: {reason}")
 
 
 CANNOT_BE_READ = "cannot be read"
@@ -75,7 +75,7 @@ def read_errors(path: Path) -> Iterator[None]:
         raise DamagedFile(path, str(error).splitlines()[0]) from error
 
 
-def manifest_of(folder: Path) -> Manifest:
+def load_manifest(folder: Path) -> Manifest:
     """Load the manifest of the run in a folder.
 
     Raises:
@@ -86,7 +86,7 @@ def manifest_of(folder: Path) -> Manifest:
         return read_manifest(folder)
 
 
-def checksum(path: Path) -> str:
+def compute_checksum(path: Path) -> str:
     """Compute the SHA-256 sum of the bytes of a file.
 
     Raises:
@@ -97,11 +97,11 @@ def checksum(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def next_step(why: str, if_damaged: str) -> str:
+def describe_next_step(reason: str, if_damaged: str) -> str:
     """Describe why a file cannot be used and what to do, or what a launch does with a damaged one."""
-    if CANNOT_BE_READ in why:
-        return f"{why}; fix that, then the same command continues, or move its run's folder away"
-    return f"{why}: {if_damaged}"
+    if CANNOT_BE_READ in reason:
+        return f"{reason}; fix that, then the same command continues, or move its run's folder away"
+    return f"{reason}: {if_damaged}"
 
 
 def check_format(version: object, path: Path) -> None:
@@ -128,7 +128,7 @@ def check_run(path: Path, stored: object, run_id: str) -> None:
         raise DamagedFile(path, f"it is of run {stored}, not {run_id}" if stored else "it names no run")
 
 
-def unseal(path: Path, text: str | bytes | None = None) -> dict[str, Any]:
+def unseal_file(path: Path, text: str | bytes | None = None) -> dict[str, Any]:
     """Read the values of a sealed file; `text` is its content, if it has been read already.
 
     Raises:

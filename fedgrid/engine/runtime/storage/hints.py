@@ -13,22 +13,22 @@ VARIABLE = "FEDGRID_STORAGE"
 """Environment variable that names another one."""
 
 
-def command(storage: Storage, *words: str) -> str:
+def format_command(storage: Storage, *words: str) -> str:
     """Format a `fedgrid` command with these words, for a message.
 
     `--storage` is added if the command would open another storage without it.
     """
     at = ["--storage", str(storage)]
     with suppress(ConfigError):
-        usual = Storage.of(os.environ.get(VARIABLE) or USUAL)
+        usual = Storage.from_text(os.environ.get(VARIABLE) or USUAL)
         if (usual.root, usual.uri) == (storage.root, storage.uri):
             at = []
     return shlex.join(["fedgrid", *words, *at])
 
 
-def no_grid(storage: Storage, what: str) -> str:
+def explain_missing_grid(storage: Storage, what: str) -> str:
     """Explain that a storage has no grid, and what to do about it; `what` is a grid that could be run."""
     return (
         f"no grid in {storage}; if it is in another folder, name that with --storage; "
-        f"`{command(storage, 'run', what)}` starts one"
+        f"`{format_command(storage, 'run', what)}` starts one"
     )

@@ -12,14 +12,14 @@ import pyarrow as pa
 from pyarrow import fs
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.storage.atomic import PARTIAL, replacing
+from fedgrid.engine.runtime.storage.atomic import PARTIAL, replace_files
 
 BLOCK = 1 << 20
 """Bytes that are copied at a time: files may be larger than the memory."""
 
 
 @lru_cache(maxsize=4)
-def connect(uri: str) -> tuple[fs.FileSystem, str]:
+def open_file_system(uri: str) -> tuple[fs.FileSystem, str]:
     """Open the file system of a URI, and find the path in it; pyarrow is tried first, then fsspec.
 
     Raises:
@@ -37,7 +37,7 @@ def connect(uri: str) -> tuple[fs.FileSystem, str]:
     except Exception as error:
         # Each fsspec package defines its own errors.
         raise ConfigError(
-            f"--storage {uri}: cannot be reached ({one_line(error)}); name another folder or URI"
+            f"--storage {uri}: cannot be reached ({first_line(error)}); name another folder or URI"
         ) from error
     return remote, str(path).rstrip("/")
 
@@ -47,14 +47,14 @@ class Remote:
     """The files at a URI, by name: relative to the URI, with slashes.
 
     Methods raise OSError or `pyarrow.ArrowException` if it cannot be read or written, and ConfigError as
-    `connect`.
+    `open_file_system`.
     """
 
     uri: str
 
     def list_files(self, folder: str) -> dict[str, fs.FileInfo]:
         """List all complete files under a folder."""
-        files, base = connect(self.uri)
+        files, base = open_file_system(self.uri)
         selector = fs.FileSelector(f"{base}/{folder}".rstrip("/"), allow_not_found=True, recursive=True)
         return {
             info.path.removeprefix(f"{base}/"): info
@@ -62,16 +62,16 @@ class Remote:
             if info.type == fs.FileType.File and PARTIAL not in info.path
         }
 
-    def find(self, names: Sequence[str]) -> dict[str, fs.FileInfo]:
+    def find_files(self, names: Sequence[str]) -> dict[str, fs.FileInfo]:
         """Find which of some files and folders exist."""
-        files, base = connect(self.uri)
+        files, base = open_file_system(self.uri)
         infos = files.get_file_info([f"{base}/{name}" for name in names])
         pairs = zip(names, infos, strict=True)
         return {name: info for name, info in pairs if info.type != fs.FileType.NotFound}
 
     def read(self, name: str) -> bytes | None:
         """Read the bytes of a file, None if there is none."""
-        files, base = connect(self.uri)
+        files, base = open_file_system(self.uri)
         try:
             return bytes(files.open_input_stream(f"{base}/{name}").read())
         except FileNotFoundError:
@@ -86,10 +86,10 @@ class Remote:
             stored = path.stat()
             if (stored.st_size, stored.st_mtime_ns) == (info.size, info.mtime_ns):
                 return
-        files, _ = connect(self.uri)
+        files, _ = open_file_system(self.uri)
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with replacing(path) as (temporary,):
+            with replace_files(path) as (temporary,):
                 with files.open_input_stream(info.path) as source, temporary.open("wb") as target:
                     copyfileobj(source, target, BLOCK)
                 if info.mtime_ns is not None:
@@ -100,7 +100,7 @@ class Remote:
 
     def send(self, path: Path, name: str) -> None:
         """Copy the file `path` to `name`; create the folder if needed."""
-        files, base = connect(self.uri)
+        files, base = open_file_system(self.uri)
         target = f"{base}/{name}"
         try:
             _upload(files, path, target)
@@ -111,8 +111,8 @@ class Remote:
 
     def delete(self, names: Sequence[str]) -> None:
         """Delete files, and folders with their content; missing ones are ignored."""
-        files, _ = connect(self.uri)
-        for info in self.find(names).values():
+        files, _ = open_file_system(self.uri)
+        for info in self.find_files(names).values():
             if info.type == fs.FileType.Directory:
                 files.delete_dir(info.path)
             else:
@@ -125,7 +125,7 @@ def _upload(files: fs.FileSystem, path: Path, target: str) -> None:
         copyfileobj(source, sink, BLOCK)
 
 
-def one_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """Extract the first line of a library's error message."""
     text = str(error) or type(error).__name__
     return text.splitlines()[0]

@@ -21,48 +21,48 @@ CHECKSUM = "sha256"
 """Key of the checksum in the description."""
 
 
-class Damaged(Exception):
+class DamagedArrays(Exception):
     """The bytes are not those that were written."""
 
 
-def encode(arrays: Arrays, about: Mapping[str, Any], name: str) -> bytes:
+def encode_arrays(arrays: Arrays, about: Mapping[str, Any], name: str) -> bytes:
     """Encode arrays and their description (plain JSON) as bytes, for the file of that name."""
     # safetensors writes the memory of an array as it lies there: of a strided view that would be wrong bytes.
     plain = {part: np.asarray(array, order="C") for part, array in arrays.items()}
-    return save(plain, {ABOUT: json.dumps({**about, CHECKSUM: _checksum(name, plain, about)})})
+    return save(plain, {ABOUT: json.dumps({**about, CHECKSUM: _compute_checksum(name, plain, about)})})
 
 
-def decode(data: bytes, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def decode_arrays(data: bytes, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Decode the arrays that were encoded under a name, and their description.
 
     Raises:
         Damaged: they are incomplete, or were encoded under another name.
     """
-    about = about_arrays(data)
+    about = read_description(data)
     try:
         arrays = load(data)
-        if about.pop(CHECKSUM) == _checksum(name, arrays, about):
+        if about.pop(CHECKSUM) == _compute_checksum(name, arrays, about):
             return arrays, about
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise Damaged from error
-    raise Damaged
+        raise DamagedArrays from error
+    raise DamagedArrays
 
 
-def about_arrays(data: bytes) -> dict[str, Any]:
+def read_description(data: bytes) -> dict[str, Any]:
     """Read the description of arrays from their first bytes, without the arrays.
 
     Raises:
-        Damaged: they are not those of `encode`.
+        Damaged: they are not those of `encode_arrays`.
     """
     # safetensors' header: eight bytes with its length, then JSON whose `__metadata__` are texts.
     length = int.from_bytes(data[:8], "little")
     try:
         return dict(json.loads(json.loads(data[8 : 8 + length])["__metadata__"][ABOUT]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise Damaged from error
+        raise DamagedArrays from error
 
 
-def _checksum(name: str, arrays: Arrays, about: Mapping[str, Any]) -> str:
+def _compute_checksum(name: str, arrays: Arrays, about: Mapping[str, Any]) -> str:
     """Compute the checksum of name, description, and all arrays with their types and shapes."""
     digest = sha256(json.dumps([name, about], sort_keys=True).encode())
     for part in sorted(arrays):

@@ -20,12 +20,12 @@ import pyarrow as pa
 from pyarrow import fs
 
 from fedgrid.engine.federation.errors import ConfigError, DeniedError, RunError, StorageError, is_denied
-from fedgrid.engine.runtime.storage.atomic import ASIDE, PARTIAL, disk_errors, flush, replacing
+from fedgrid.engine.runtime.storage.atomic import ASIDE, PARTIAL, disk_errors, flush_to_disk, replace_files
 from fedgrid.engine.runtime.storage.clock import Patience
-from fedgrid.engine.runtime.storage.remote import Remote, one_line
-from fedgrid.engine.runtime.storage.user_files import absolute, cache_folder
+from fedgrid.engine.runtime.storage.remote import Remote, first_line
+from fedgrid.engine.runtime.storage.user_files import find_cache_folder, make_absolute
 from fedgrid.manifest import MANIFEST, FileEntry
-from fedgrid.redaction import redacted
+from fedgrid.redaction import redact_secrets
 
 MARKS = re.compile(
     r"[^/]+/(manifest|failed|scores|mlflow|config|imported|tags)\.json|grids/[^/]+/[^/]+|storage\.json"
@@ -76,18 +76,18 @@ class Storage:
     costs time and changes no number.
 
     *Visibility at a URI.* When `put`, `push` or `remove` returns, the change is at the URI, and every later
-    `read`, `sizes` and `listed` of any machine sees it, as far as the store itself is consistent (S3, GCS and
-    HDFS are). All other reading is from the mirror, which shows what the last `pull`, `refresh` or
-    `pull_marks` brought. `pull` fetches the files of a run before its manifest, and again if the manifest has
-    changed meanwhile, so that manifest and files of the mirror are of one round. A file of the mirror that is
-    not at the URI has been deleted there, and is deleted here. If a file cannot be sent, no file of that
-    `put` gets its name in the mirror; the URI may have the first of them.
+    `read`, `list_sizes` and `list_files` of any machine sees it, as far as the store itself is consistent
+    (S3, GCS and HDFS are). All other reading is from the mirror, which shows what the last `pull`, `refresh`
+    or `pull_marks` brought. `pull` fetches the files of a run before its manifest, and again if the manifest
+    has changed meanwhile, so that manifest and files of the mirror are of one round. A file of the mirror
+    that is not at the URI has been deleted there, and is deleted here. If a file cannot be sent, no file of
+    that `put` gets its name in the mirror; the URI may have the first of them.
 
     *Locks.* A storage has none, and the last writer of a name wins. Which driver may write which runs is
     settled by leases, which are files of the storage and hold across machines (`leases.lease`). A run has one
     writer; if a second one is left behind, both write the same rounds with the same bytes, and each checks
-    the manifest before it replaces it (`RunFolder._update`). Locks of the round cache hold among processes
-    that share `root`: at a URI two machines may compute the same round, with the same result.
+    the manifest before it replaces it (`RunFolder._update_manifest`). Locks of the round cache hold among
+    processes that share `root`: at a URI two machines may compute the same round, with the same result.
 
     *After a crash.* There may be temporary files, which no listing shows, and files that no manifest lists.
     Later launches delete both. Nothing else has to be repaired.
@@ -104,22 +104,22 @@ class Storage:
     """How long failed calls are retried; by default not at all."""
 
     @classmethod
-    def of(cls, text: str | Path) -> "Storage":
+    def from_text(cls, text: str | Path) -> "Storage":
         """Open the storage at a path or a URI, SCHEME://PLACE.
 
         Raises:
             ConfigError: a `file://` URI names another host, a URI lacks a sign, or there can be no folder of
                 that name, as where a file lies.
         """
-        storage = cls._read(text)
-        if not (nearest := storage._nearest()).is_dir():
+        storage = cls._parse_place(text)
+        if not (nearest := storage._find_nearest()).is_dir():
             raise ConfigError(
                 f"--storage {storage}: {nearest} is a file, and a storage is a folder or a URI; name another"
             )
         return storage
 
     @classmethod
-    def _read(cls, text: str | Path) -> "Storage":
+    def _parse_place(cls, text: str | Path) -> "Storage":
         """Parse a path or a URI, whatever lies there."""
         if slip := _MISSPELT_URI.match(str(text)):
             scheme, place = slip.groups()
@@ -130,7 +130,7 @@ class Storage:
                 "MLFLOW_TRACKING_URI takes the address of a database"
             )
         if "://" not in str(text):
-            return cls(absolute(text, "--storage"))
+            return cls(make_absolute(text, "--storage"))
         parts = urlsplit(str(text))
         if parts.scheme == "file":
             if parts.netloc not in ("", "localhost"):
@@ -138,16 +138,16 @@ class Storage:
             return cls(Path(unquote(parts.path)).absolute())
         uri = parts.scheme + str(text)[len(parts.scheme) :].rstrip("/")  # S3:// is s3://.
         # A digest, since a URI has characters that a folder's name cannot have.
-        return cls(cache_folder() / "storage" / sha256(uri.encode()).hexdigest()[:16], uri)
+        return cls(find_cache_folder() / "storage" / sha256(uri.encode()).hexdigest()[:16], uri)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle no mirror: another machine has another user and cache folder for it."""
-        return _unpickle, (self.uri or str(self.root), self.patience.give_up_after)
+        return _restore_storage, (self.uri or str(self.root), self.patience.give_up_after)
 
     def __str__(self) -> str:
-        return redacted(self.uri) if self.uri else str(self.root)
+        return redact_secrets(self.uri) if self.uri else str(self.root)
 
-    def patient(
+    def with_patience(
         self, warn: Callable[[str], None] = lambda _: None, is_stopped: Callable[[], bool] = lambda: False
     ) -> "Storage":
         """Copy this storage for a launched grid.
@@ -157,16 +157,16 @@ class Storage:
         """
         return replace(self, patience=Patience(GIVE_UP_AFTER, warn, is_stopped=is_stopped))
 
-    def patiently(self, call: Callable[[], T]) -> T:
+    def retry_call(self, call: Callable[[], T]) -> T:
         """Call `call`, and retry it as `patience` says if it cannot read or write this storage.
 
         Raises:
             RunError: it still fails.
         """
         try:
-            return self.patience.repeat(call, (OSError, pa.ArrowException, StorageError))
+            return self.patience.retry_call(call, (OSError, pa.ArrowException, StorageError))
         except (OSError, pa.ArrowException) as error:
-            raise RunError(f"{self}: {one_line(error)}; run the same command again to continue") from error
+            raise RunError(f"{self}: {first_line(error)}; run the same command again to continue") from error
 
     def put(self, files: Mapping[str, Content], *, is_flushed: bool = True) -> dict[str, FileEntry]:
         """Write files, at the URI and here; folders on the way to them are made.
@@ -192,21 +192,21 @@ class Storage:
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
         entries = {}
-        with replacing(*paths, is_flushed=is_flushed) as temporaries:
+        with replace_files(*paths, is_flushed=is_flushed) as temporaries:
             for (name, content), path in zip(files.items(), temporaries, strict=True):
                 if isinstance(content, bytes):
                     path.write_bytes(content)
-                    entries[name] = FileEntry.of(content)
+                    entries[name] = FileEntry.from_bytes(content)
                 else:
                     content(path)
-                    entries[name] = FileEntry.of_file(path)
+                    entries[name] = FileEntry.from_path(path)
             # 2. Send them to the URI while they have no name here: the mirror must never be ahead of the URI,
             # since other machines only see that. The block's end then flushes and renames them.
             for name, path in zip(files, temporaries, strict=True):
-                self._send(path, name)
+                self._send_file(path, name)
         # 3. A rename is on the disk once its folder is flushed.
         for folder in folders if is_flushed else ():
-            flush(folder)
+            flush_to_disk(folder)
         return entries
 
     def push(self, *names: str) -> None:
@@ -216,12 +216,12 @@ class Storage:
             RunError: the URI cannot be written.
         """
         for name in names:
-            self._send(self.root / name, name)
+            self._send_file(self.root / name, name)
 
-    def _send(self, path: Path, name: str) -> None:
+    def _send_file(self, path: Path, name: str) -> None:
         """Copy a file to the URI, if there is one."""
         if self.uri:
-            self._repeat("written", partial(self._remote.send, path, name))
+            self._retry_remote("written", partial(self._remote.send, path, name))
 
     def remove(self, *names: str) -> None:
         """Delete files, or folders with their content, at the URI and here; missing ones are ignored.
@@ -232,7 +232,7 @@ class Storage:
         # First at the URI: a process that is killed in between leaves a file in the mirror, which the next
         # pull deletes. In the other order the file would come back.
         if self.uri and names:
-            self._repeat("written", partial(self._remote.delete, names))
+            self._retry_remote("written", partial(self._remote.delete, names))
         with disk_errors(self.root):
             for path in (self.root / name for name in names):
                 if path.is_dir() and not path.is_symlink():
@@ -251,14 +251,14 @@ class Storage:
             RunError: the URI cannot be read.
         """
         if self.uri:
-            self._repeat("read", partial(self._refresh, names))
+            self._retry_remote("read", partial(self._refresh_once, names))
 
-    def _refresh(self, names: Sequence[str]) -> None:
+    def _refresh_once(self, names: Sequence[str]) -> None:
         """Fetch files once, as `refresh`."""
         # Listed before the URI is: a file that another process puts here meanwhile is then not taken for a
         # deleted one.
         here = [name for name in names if (self.root / name).exists()]
-        self._mirror(self._remote.find(names), here)
+        self._update_mirror(self._remote.find_files(names), here)
 
     def pull(self, folder: str, skip: tuple[str, ...] = (), only: tuple[str, ...] = ("",)) -> None:
         """Make a folder equal to that at the URI: fetch files that differ, delete those missing there.
@@ -275,15 +275,15 @@ class Storage:
             RunError: the URI cannot be read.
         """
         if self.uri:
-            self._repeat("read", partial(self._pull, folder, skip, only))
+            self._retry_remote("read", partial(self._pull_once, folder, skip, only))
 
-    def _pull(self, folder: str, skip: tuple[str, ...], only: tuple[str, ...]) -> None:
+    def _pull_once(self, folder: str, skip: tuple[str, ...], only: tuple[str, ...]) -> None:
         """Fetch a folder once, as `pull`."""
         manifest = f"{folder}/{MANIFEST}"
         skipped = tuple(f"{folder}/{start}" for start in (*skip, ASIDE))
         chosen = (*(f"{folder}/{start}" for start in only), manifest)
 
-        def concerns(name: str) -> bool:
+        def is_wanted_name(name: str) -> bool:
             """Check whether a file is to be fetched, or deleted if it is missing at the URI."""
             return name.startswith(chosen) and not name.startswith(skipped)
 
@@ -292,13 +292,15 @@ class Storage:
         for _ in range(PULLS):
             if before == now:
                 break
-            here = [name for name in self._files(folder) if concerns(name)]
-            files = {name: info for name, info in self._remote.list_files(folder).items() if concerns(name)}
+            here = [name for name in self._list_folder(folder) if is_wanted_name(name)]
+            files = {
+                name: info for name, info in self._remote.list_files(folder).items() if is_wanted_name(name)
+            }
             # The manifest comes after the files that it lists. A writer may replace both meanwhile; the loop
             # then begins again, until the manifest is the same before and after.
             last = {manifest: files.pop(manifest)} if manifest in files else {}
-            self._mirror(files, [name for name in here if name not in last])
-            self._mirror(last, [])
+            self._update_mirror(files, [name for name in here if name not in last])
+            self._update_mirror(last, [])
             before, now = now, self._remote.read(manifest)
 
     def read(self, name: str) -> bytes | None:
@@ -308,30 +310,31 @@ class Storage:
             OSError, RunError: the file cannot be read.
         """
         if self.uri:
-            return self._repeat("read", partial(self._remote.read, name))
+            return self._retry_remote("read", partial(self._remote.read, name))
         with suppress(FileNotFoundError):
             return (self.root / name).read_bytes()
         return None
 
-    def sizes(self, folder: str) -> Mapping[str, int]:
+    def list_sizes(self, folder: str) -> Mapping[str, int]:
         """List the sizes in bytes of all complete files under a folder, at the URI if there is one.
 
         Raises:
             RunError: the URI cannot be read.
         """
-        return {name: size for name, (size, _) in self.listed(folder).items()}
+        return {name: size for name, (size, _) in self.list_files(folder).items()}
 
-    def listed(self, folder: str) -> Mapping[str, tuple[int, int]]:
-        """List size in bytes and time of the last change, in nanoseconds, of the files that `sizes` lists.
+    def list_files(self, folder: str) -> Mapping[str, tuple[int, int]]:
+        """List size in bytes and time of the last change, in nanoseconds, of the files that `list_sizes`
+        lists.
 
         Raises:
             RunError: the URI cannot be read.
         """
         if self.uri:
-            found = self._repeat("read", partial(self._remote.list_files, folder))
-            return {name: (info.size, info.mtime_ns or 0) for name, info in found.items()}
+            infos = self._retry_remote("read", partial(self._remote.list_files, folder))
+            return {name: (info.size, info.mtime_ns or 0) for name, info in infos.items()}
         facts = {}
-        for name in self._files(folder):
+        for name in self._list_folder(folder):
             with suppress(FileNotFoundError):  # It has just been deleted.
                 about = (self.root / name).stat()
                 facts[name] = about.st_size, about.st_mtime_ns
@@ -344,14 +347,14 @@ class Storage:
             RunError: the URI cannot be read.
         """
         if self.uri:
-            self._repeat("read", self._pull_marks)
+            self._retry_remote("read", self._pull_marks_once)
 
-    def _pull_marks(self) -> None:
+    def _pull_marks_once(self) -> None:
         """Fetch those files once."""
         paths = chain(self.root.glob("*"), self.root.glob("*/*"), self.root.glob("grids/*/*"))
-        here = [name for name in self._complete(paths) if MARKS.fullmatch(name)]
+        here = [name for name in self._select_complete(paths) if MARKS.fullmatch(name)]
         files = {name: info for name, info in self._remote.list_files("").items() if MARKS.fullmatch(name)}
-        self._mirror(files, here)
+        self._update_mirror(files, here)
 
     def check_rights(self) -> None:
         """Check that a run could be stored here, as far as that is visible without a write.
@@ -359,14 +362,14 @@ class Storage:
         Raises:
             ConfigError: it could not; with the cause.
         """
-        if not self.uri and not os.access(self._nearest(), os.W_OK | os.X_OK):
-            raise self._refusal(os.strerror(EACCES))
+        if not self.uri and not os.access(self._find_nearest(), os.W_OK | os.X_OK):
+            raise self._build_refusal(os.strerror(EACCES))
 
-    def _refusal(self, cause: str) -> ConfigError:
+    def _build_refusal(self, cause: str) -> ConfigError:
         """Build the error of a storage that cannot be written."""
         return ConfigError(f"--storage {self} cannot be written to: {cause}; name another folder or URI")
 
-    def _nearest(self) -> Path:
+    def _find_nearest(self) -> Path:
         """Find the folder itself, or the nearest one above it that exists."""
         return next(path for path in (self.root, *self.root.parents) if path.exists())
 
@@ -377,14 +380,14 @@ class Storage:
             ConfigError: it cannot; with the cause.
         """
         try:
-            with NamedTemporaryFile(dir=self._nearest(), prefix=PARTIAL) as empty:
+            with NamedTemporaryFile(dir=self._find_nearest(), prefix=PARTIAL) as empty:
                 if self.uri:
                     path = Path(empty.name)
                     self._remote.send(path, path.name)
                     self._remote.delete([path.name])
         except (OSError, pa.ArrowException) as error:
-            cause = error.strerror if isinstance(error, OSError) and error.strerror else one_line(error)
-            raise self._refusal(cause) from error
+            cause = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
+            raise self._build_refusal(cause) from error
 
     @property
     def _remote(self) -> Remote:
@@ -392,33 +395,33 @@ class Storage:
         assert self.uri is not None, "a plain folder has no other files"
         return Remote(self.uri)
 
-    def _repeat(self, what: str, work: Callable[[], T]) -> T:
+    def _retry_remote(self, what: str, work: Callable[[], T]) -> T:
         """Call `work`, and retry it as `patience` says if it cannot reach the URI."""
 
-        def attempt() -> T:
+        def attempt_once() -> T:
             """Call `work` once, and name the storage in its errors."""
             try:
                 return work()
             except (OSError, pa.ArrowException) as error:
                 kind = DeniedError if is_denied(error) else StorageError
-                raise kind(f"{self} cannot be {what} ({one_line(error)})") from error
+                raise kind(f"{self} cannot be {what} ({first_line(error)})") from error
 
         try:
-            return self.patience.repeat(attempt, (StorageError,))
+            return self.patience.retry_call(attempt_once, (StorageError,))
         except StorageError as error:
-            # `patiently` tries a StorageError again; here that has been done.
+            # `retry_call` tries a StorageError again; here that has been done.
             raise RunError(f"{error}; run the same command again to continue") from error.__cause__
 
-    def _files(self, folder: str) -> list[str]:
+    def _list_folder(self, folder: str) -> list[str]:
         """List the complete files under a folder of `root`."""
-        return self._complete((self.root / folder).rglob("*"))
+        return self._select_complete((self.root / folder).rglob("*"))
 
-    def _complete(self, paths: Iterable[Path]) -> list[str]:
+    def _select_complete(self, paths: Iterable[Path]) -> list[str]:
         """Select the files that are completely written, by their names."""
         names = [self.name_path(path) for path in paths if path.is_file()]
         return [name for name in names if PARTIAL not in name]
 
-    def _mirror(self, files: Mapping[str, fs.FileInfo], here: Sequence[str]) -> None:
+    def _update_mirror(self, files: Mapping[str, fs.FileInfo], here: Sequence[str]) -> None:
         """Fetch files of the URI that differ; delete those `here` that are not among them."""
         for name in here:
             if name not in files:
@@ -432,6 +435,6 @@ class Storage:
             result.result()
 
 
-def _unpickle(text: str, give_up_after: float) -> Storage:
+def _restore_storage(text: str, give_up_after: float) -> Storage:
     """Open a pickled storage on the machine that unpickles it."""
-    return replace(Storage.of(text), patience=Patience(give_up_after))
+    return replace(Storage.from_text(text), patience=Patience(give_up_after))

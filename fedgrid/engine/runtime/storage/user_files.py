@@ -13,8 +13,8 @@ from typing import Any
 
 from fedgrid.engine.federation.errors import ConfigError, FedgridError
 from fedgrid.engine.runtime.storage.atomic import write_text
-from fedgrid.engine.runtime.storage.format import unseal
-from fedgrid.sealed_json import seal
+from fedgrid.engine.runtime.storage.format import unseal_file
+from fedgrid.sealed_json import seal_values
 
 VARIABLE = re.compile(r"\$\{?(\w+)")
 
@@ -43,7 +43,7 @@ def expand_path(given: str | Path, what: str) -> Path:
         raise ConfigError(f"{what} {given}: {error}; name another path") from error
 
 
-def absolute(given: str | Path, what: str) -> Path:
+def make_absolute(given: str | Path, what: str) -> Path:
     """Make a path absolute that need not exist, after `expand_path`.
 
     Raises:
@@ -80,7 +80,7 @@ def check_output(path: Path, what: str, *, is_folder: bool = False) -> None:
         raise ConfigError(f"{what} {path}: {nearest} cannot be written to; name another place")
 
 
-def cache(instead: str) -> Path:
+def find_user_cache(instead: str) -> Path:
     """Find fedgrid's folder in the user's cache.
 
     Raises:
@@ -92,15 +92,15 @@ def cache(instead: str) -> Path:
         raise ConfigError(f"there is no home folder for fedgrid's cache; set HOME or {instead}") from error
 
 
-def cache_folder() -> Path:
+def find_cache_folder() -> Path:
     """Find the folder of FEDGRID_CACHE, or fedgrid's folder in the user's cache.
 
     Raises:
         ConfigError: the user has no home folder, or there can be no such folder.
     """
     if given := os.environ.get("FEDGRID_CACHE"):
-        return absolute(given, "FEDGRID_CACHE")
-    return cache(instead="FEDGRID_CACHE")
+        return make_absolute(given, "FEDGRID_CACHE")
+    return find_user_cache(instead="FEDGRID_CACHE")
 
 
 IMAGES = "images"
@@ -111,7 +111,7 @@ DIGEST = "digest"
 """Key of a stored digest."""
 
 
-def fingerprint(paths: Iterable[Path]) -> str:
+def fingerprint_files(paths: Iterable[Path]) -> str:
     """Compute a digest of names, sizes, times and inodes of files; their content is not read."""
     digest = sha256()
     for path in paths:
@@ -126,34 +126,34 @@ def fingerprint(paths: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
-def recall_digest(what: str, files: str) -> str | None:
+def load_stored_digest(what: str, files: str) -> str | None:
     """Look up the stored digest of `what`, None if there is none for files of this fingerprint."""
-    values = recall(IMAGES, what)
+    values = load_values(IMAGES, what)
     return str(values[DIGEST]) if values.get(FILES) == files and DIGEST in values else None
 
 
-def remember_digest(what: str, files: str, digest: str) -> None:
+def store_digest(what: str, files: str, digest: str) -> None:
     """Store a digest of `what` for files of this fingerprint."""
-    remember(IMAGES, what, {FILES: files, DIGEST: digest})
+    store_values(IMAGES, what, {FILES: files, DIGEST: digest})
 
 
-def recall(kind: str, what: str) -> dict[str, Any]:
+def load_values(kind: str, what: str) -> dict[str, Any]:
     """Look up what was stored about `what`, which is of a kind; empty if nothing can be read."""
     with suppress(OSError, FedgridError):
-        return unseal(_place(kind, what))
+        return unseal_file(_find_place(kind, what))
     return {}
 
 
-def remember(kind: str, what: str, values: Mapping[str, Any]) -> bool:
+def store_values(kind: str, what: str, values: Mapping[str, Any]) -> bool:
     """Store values about `what`, and return whether that was possible."""
     with suppress(OSError, FedgridError):
-        place = _place(kind, what)
+        place = _find_place(kind, what)
         place.parent.mkdir(parents=True, exist_ok=True)
-        write_text(place, seal(values))
+        write_text(place, seal_values(values))
         return True
     return False
 
 
-def _place(kind: str, what: str) -> Path:
+def _find_place(kind: str, what: str) -> Path:
     """Find the file in which something is stored; by a digest, since names may be paths."""
-    return cache_folder() / kind / f"{sha256(os.fsencode(what)).hexdigest()[:16]}.json"
+    return find_cache_folder() / kind / f"{sha256(os.fsencode(what)).hexdigest()[:16]}.json"

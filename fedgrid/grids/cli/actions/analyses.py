@@ -10,21 +10,23 @@ from rich.console import Console
 from rich.text import Text
 
 from fedgrid.algorithms.contract.section import Section
-from fedgrid.engine.federation.errors import ConfigError, hint
-from fedgrid.engine.runtime.configuration.validation import explain
-from fedgrid.engine.runtime.plugins.active import ANALYSES, installed
-from fedgrid.engine.runtime.plugins.plugin import load, read_source
+from fedgrid.engine.federation.errors import ConfigError, suggest_name
+from fedgrid.engine.runtime.configuration.validation import explain_error
+from fedgrid.engine.runtime.plugins.active import ANALYSES, load_installed
+from fedgrid.engine.runtime.plugins.plugin import load_plugin, read_source
 from fedgrid.grids.analyses.analysis import Analysis
-from fedgrid.grids.archive.training_records import tables_beside
+from fedgrid.grids.archive.training_records import compare_trainings
 from fedgrid.grids.attack.analysis import ATTACK
 from fedgrid.grids.display.text_table import TextTable
 from fedgrid.grids.epsilons.analysis import Epsilons
 from fedgrid.grids.explain.analysis import EXPLAIN
 from fedgrid.grids.presets.axes import Change
-from fedgrid.grids.presets.key_docs import settings_rows
-from fedgrid.grids.presets.nested import with_value
+from fedgrid.grids.presets.key_docs import list_settings
+from fedgrid.grids.presets.nested_values import set_value
 
-BUILT_IN: Mapping[str, Analysis] = {each.name: each for each in (EXPLAIN, ATTACK, Epsilons(tables_beside))}
+BUILT_IN_ANALYSES: Mapping[str, Analysis] = {
+    each.name: each for each in (EXPLAIN, ATTACK, Epsilons(compare_trainings))
+}
 """Name -> analysis of the package."""
 
 
@@ -35,9 +37,9 @@ def find_analysis(name: str) -> Analysis:
         ConfigError: there is no analysis of this name.
     """
     # A plugin cannot replace an analysis of the package: stored results would change their meaning.
-    analyses: Mapping[str, Analysis] = {**ANALYSES, **BUILT_IN}
+    analyses: Mapping[str, Analysis] = {**ANALYSES, **BUILT_IN_ANALYSES}
     if name not in analyses:
-        guess = hint(name, analyses)
+        guess = suggest_name(name, analyses)
         raise ConfigError(f"unknown analysis '{name}'; {guess}name the file that lists it with --plugin")
     return analyses[name]
 
@@ -48,10 +50,10 @@ def print_analyses(name: str | None, as_json: bool, console: Console) -> None:
     Raises:
         ConfigError: if there is no analysis of that name.
     """
-    chosen = {**ANALYSES, **BUILT_IN} if name is None else {name: find_analysis(name)}
+    chosen = {**ANALYSES, **BUILT_IN_ANALYSES} if name is None else {name: find_analysis(name)}
     settings = {
         # Not validated: a setting without a default must not keep the others from being listed.
-        each: list(settings_rows((one.options or one.settings).model_construct()))
+        each: list(list_settings((one.options or one.settings).model_construct()))
         for each, one in chosen.items()
     }
     if as_json:
@@ -75,9 +77,9 @@ def list_analyses(files: Iterable[Path]) -> dict[str, Analysis]:
     Raises:
         ConfigError: a file cannot be loaded.
     """
-    plugins = [*installed(), *(load(read_source(path)) for path in files)]
+    plugins = [*load_installed(), *(load_plugin(read_source(path)) for path in files)]
     analyses = (analysis for plugin in plugins for analysis in plugin.lists["ANALYSES"])
-    return {**{analysis.name: analysis for analysis in analyses}, **BUILT_IN}
+    return {**{analysis.name: analysis for analysis in analyses}, **BUILT_IN_ANALYSES}
 
 
 def read_options(analysis: Analysis, overrides: Sequence[str]) -> Section:
@@ -87,11 +89,11 @@ def read_options(analysis: Analysis, overrides: Sequence[str]) -> Section:
         ConfigError: there is no such key, or its value does not fit.
     """
     values: dict[str, Any] = {}
-    for override in map(Change.parse, overrides):
+    for override in map(Change.from_text, overrides):
         value = override.values[0] if len(override.values) == 1 else list(override.values)
-        values = with_value(values, override.keys, value, override.text)
+        values = set_value(values, override.keys, value, override.text)
     model = analysis.options or analysis.settings
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise explain(error, model) from error
+        raise explain_error(error, model) from error

@@ -9,16 +9,16 @@ from rich.console import Console
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.atomic import REPEATS, disk_errors, write_text
-from fedgrid.grids.cli.actions.schema import EDITOR_LINE, schema
-from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.presets.preset_files import preset_names
+from fedgrid.grids.cli.actions.schema import EDITOR_LINE, build_schema
+from fedgrid.grids.display.plain_console import print_plain
+from fedgrid.grids.presets.preset_files import list_presets
 from fedgrid.grids.results.grid_folder import PLAIN_NAME
 
 TEMPLATES = files("fedgrid.grids.starter")
-SCHEMA = "fedgrid.schema.json"
+SCHEMA_FILE = "fedgrid.schema.json"
 
 
-def init(folder: Path, console: Console) -> None:
+def write_study(folder: Path, console: Console) -> None:
     """Write the files of a new study into `folder`, whose last part is its name.
 
     Raises:
@@ -26,7 +26,7 @@ def init(folder: Path, console: Console) -> None:
         RunError: if it cannot be written.
     """
     name = folder.name
-    if not PLAIN_NAME.fullmatch(name) or name in preset_names() or " " in name:
+    if not PLAIN_NAME.fullmatch(name) or name in list_presets() or " " in name:
         raise ConfigError(
             f"a study named '{name}': expected letters, digits and any of . _ + -, the first a letter or "
             "digit, and no preset's name"
@@ -35,26 +35,26 @@ def init(folder: Path, console: Console) -> None:
         raise ConfigError(f"{folder} exists and is not empty: name a new folder")
     plugin = name.replace("-", "_").replace("+", "_").replace(".", "_") + "_plugin"
     texts = {
-        f"{name}.yaml": _text("grid.yaml", name, plugin),
-        f"{plugin}.py": _text("plugin.py", name, plugin),
-        f"{name}-search.yaml": _text("search.yaml", name, plugin),
-        f"{name}.ipynb": _text("notebook.json", name, plugin),
-        "README.md": _text("README.md", name, plugin),
+        f"{name}.yaml": _fill_template("grid.yaml", name, plugin),
+        f"{plugin}.py": _fill_template("plugin.py", name, plugin),
+        f"{name}-search.yaml": _fill_template("search.yaml", name, plugin),
+        f"{name}.ipynb": _fill_template("notebook.json", name, plugin),
+        "README.md": _fill_template("README.md", name, plugin),
     }
     with disk_errors(folder, REPEATS):
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in texts.items():
             write_text(folder / file, text)
         # The schema lists the study's own algorithm and model, so the plugin must exist and be loaded first.
-        active.use([folder / f"{plugin}.py"])
-        write_text(folder / SCHEMA, json.dumps(schema(), indent=1) + "\n")
-    for file in (*texts, SCHEMA):
+        active.use_plugins([folder / f"{plugin}.py"])
+        write_text(folder / SCHEMA_FILE, json.dumps(build_schema(), indent=1) + "\n")
+    for file in (*texts, SCHEMA_FILE):
         print_plain(console, f"{folder / file}")
     print_plain(console, f"\nTo run it:  cd {folder}; fedgrid run {name}.yaml")
 
 
-def _text(template: str, name: str, plugin: str) -> str:
+def _fill_template(template: str, name: str, plugin: str) -> str:
     """Fill the names of the study and its plugin into a template."""
     text = (TEMPLATES / template).read_text(encoding="utf-8")
-    line = EDITOR_LINE.format(SCHEMA) + "\n" if template.endswith(".yaml") else ""
+    line = EDITOR_LINE.format(SCHEMA_FILE) + "\n" if template.endswith(".yaml") else ""
     return line + text.replace("STUDY", name).replace("PLUGIN", plugin)

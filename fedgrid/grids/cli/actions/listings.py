@@ -8,19 +8,19 @@ from rich.console import Console
 from rich.text import Text
 
 from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
-from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED
+from fedgrid.algorithms.registry import ALGORITHMS, NAMES_IN_PAPERS
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.dealing.kinds import KINDS
-from fedgrid.engine.federation.errors import unknown
+from fedgrid.engine.federation.errors import unknown_name_error
 from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS, ModelEntry
-from fedgrid.engine.runtime.data.datasets import find, is_here
-from fedgrid.engine.runtime.data.femnist import convert
+from fedgrid.engine.runtime.data.datasets import find_dataset, is_here
+from fedgrid.engine.runtime.data.femnist import convert_femnist_files
 from fedgrid.grids.display.text_table import TextTable
-from fedgrid.grids.presets.key_docs import settings_rows
+from fedgrid.grids.presets.key_docs import list_settings
 from fedgrid.grids.presets.load import load_grid
-from fedgrid.grids.presets.preset_files import comment, preset_names, source
+from fedgrid.grids.presets.preset_files import list_presets, read_preset_text, read_top_comment
 
-YOUR_OWN = (
+OWN_DATA_TEXT = (
     "\nYour own data: folder:PATH (train/<class>/*, test/<class>/*), npz:PATH (MedMNIST's keys), "
     "csv:PATH or parquet:PATH (columns label, client, group, subject, test), hf:NAME (Hugging Face hub).\n"
     "MedMNIST's sets with larger images: NAME-64 and NAME-224, as in bloodmnist-64."
@@ -36,7 +36,7 @@ def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
         # here.
         if not (here or entry.is_listed):
             continue
-        dataset = find(entry.name, data_dir) if here else entry
+        dataset = find_dataset(entry.name, data_dir) if here else entry
         rows.append(
             {
                 "name": dataset.name,
@@ -67,7 +67,7 @@ def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
         ],
     )
     console.print(table)
-    console.print(YOUR_OWN, soft_wrap=True)
+    console.print(OWN_DATA_TEXT, soft_wrap=True)
     console.print(f"Splits of a data set, docs/splits.md: {', '.join(KINDS)}.")
     console.print(f"Data folder: {data_dir}", soft_wrap=True)
 
@@ -81,7 +81,7 @@ def convert_femnist(source: Path, data_dir: Path, console: Console) -> None:
     """
     target = data_dir / DATASETS["femnist"].location
     with console.status(Text(f"Reading {source} ...")):
-        made = convert(source, target)
+        made = convert_femnist_files(source, target)
     console.print(
         f"{made.writers:,} writers, {made.pool:,} training images and {made.test:,} for the server: {target}",
         soft_wrap=True,
@@ -95,9 +95,14 @@ def print_algorithms(name: str | None, as_json: bool, console: Console) -> None:
         ConfigError: if there is no algorithm of that name.
     """
     if name is not None and name not in ALGORITHMS:
-        raise unknown("algorithm", name, ALGORITHMS, ALSO_CALLED)
+        raise unknown_name_error("algorithm", name, ALGORITHMS, NAMES_IN_PAPERS)
     if as_json:
-        print(json.dumps([*map(_as_json, ALGORITHMS)] if name is None else _as_json(name), indent=2))
+        print(
+            json.dumps(
+                [*map(_describe_algorithm, ALGORITHMS)] if name is None else _describe_algorithm(name),
+                indent=2,
+            )
+        )
         return
     if name is not None:
         _show_algorithm(name, console)
@@ -110,7 +115,7 @@ def print_algorithms(name: str | None, as_json: bool, console: Console) -> None:
     )
 
 
-def _as_json(name: str) -> dict[str, object]:
+def _describe_algorithm(name: str) -> dict[str, object]:
     """Describe an algorithm as values for JSON."""
     entry = ALGORITHMS[name]
     return {
@@ -128,14 +133,14 @@ def _show_algorithm(name: str, console: Console) -> None:
     entry = ALGORITHMS[name]
     console.print(Text.assemble((entry.name, "bold"), f" ({entry.title}): {entry.summary}"))
     console.print(f"Source: {entry.source}")
-    console.print(f"{entry.told_line}\n" if entry.told else "")
+    console.print(f"{entry.truth_line}\n" if entry.told else "")
     for number in entry.numbers:
         console.print(f"{number.name}, of each round: {number.meaning}")
     if hasattr(entry.settings, "local"):
         for method, kind in LOCAL_METHODS.items():
             for number in kind.numbers:
                 console.print(f"{number.name}, of each round with local {method}: {number.meaning}")
-    rows = list(settings_rows(entry.settings))
+    rows = list(list_settings(entry.settings))
     if not rows:
         console.print("It has no settings.")
         return
@@ -151,7 +156,7 @@ def print_models(name: str | None, as_json: bool, console: Console) -> None:
     """
     every = {**MODELS, **AUTOENCODERS}
     if name is not None and name not in every:
-        raise unknown("model", name, every)
+        raise unknown_name_error("model", name, every)
     if as_json:
         entries = [
             {
@@ -162,8 +167,8 @@ def print_models(name: str | None, as_json: bool, console: Console) -> None:
                 "minimum_side": entry.minimum_side,
                 "parameters": dict(entry.parameters),
             }
-            for role, entries_of in (("model", MODELS), ("encoder", AUTOENCODERS))
-            for entry in entries_of.values()
+            for role, registry in (("model", MODELS), ("encoder", AUTOENCODERS))
+            for entry in registry.values()
             if name in (None, entry.name)
         ]
         print(json.dumps(entries if name is None else entries[0], indent=2))
@@ -197,14 +202,18 @@ def print_presets(name: str | None, as_json: bool, console: Console) -> None:
     Raises:
         ConfigError: if there is no preset of that name.
     """
-    if name is not None and name not in preset_names():
-        raise unknown("preset", name, preset_names())
+    if name is not None and name not in list_presets():
+        raise unknown_name_error("preset", name, list_presets())
     if name is not None and not as_json:
-        print(source(name), end="")
+        print(read_preset_text(name), end="")
         return
     rows = [
-        {"name": each, "runs": len(load_grid(each, {}, [], Path()).runs), "what": subject(source(each))}
-        for each in preset_names()
+        {
+            "name": each,
+            "runs": len(load_grid(each, {}, [], Path()).runs),
+            "what": read_subject(read_preset_text(each)),
+        }
+        for each in list_presets()
         if name in (None, each)
     ]
     if as_json:
@@ -213,6 +222,6 @@ def print_presets(name: str | None, as_json: bool, console: Console) -> None:
     console.print(TextTable(("name", "runs", "what"), [tuple(map(str, row.values())) for row in rows]))
 
 
-def subject(text: str) -> str:
+def read_subject(text: str) -> str:
     """Read the first comment of a file up to its colon."""
-    return comment(text).partition(": ")[0]
+    return read_top_comment(text).partition(": ")[0]

@@ -8,24 +8,24 @@ from typing import Any, NamedTuple
 from pydantic_core import PydanticUndefined, to_jsonable_python
 from rich.console import Console
 
-from fedgrid.engine.federation.configuration.run_config import PLUGINS, Move, RunConfig
+from fedgrid.engine.federation.configuration.run_config import PLUGINS_KEY, Move, RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.record_names import COUNTS, MESSAGE
 from fedgrid.engine.federation.training.settings import Schedule
 from fedgrid.engine.federation.uplink.steps import STEPS
 from fedgrid.engine.runtime.configuration.complete import DEFAULTS as RUN_DEFAULTS
-from fedgrid.grids.cli.actions.schema import schema
+from fedgrid.grids.cli.actions.schema import build_schema
 from fedgrid.grids.display.text_table import TextTable
 from fedgrid.grids.presets.axis_keys import SECTIONS
-from fedgrid.grids.presets.key_docs import allowed, docs_of
-from fedgrid.grids.presets.preset_files import KEYS
+from fedgrid.grids.presets.key_docs import describe_schema, read_field_docs
+from fedgrid.grids.presets.preset_files import PRESET_KEYS
 from fedgrid.grids.search.definition import DEFAULTS as SEARCH_DEFAULTS
 from fedgrid.grids.search.definition import OWN_KEYS
 from fedgrid.record_columns import EVERY_COLUMN
 from fedgrid.tracking.scoring.client_scores import HARM, ONLY_CURVES, PREDICTED, PROBABILITIES
 from fedgrid.tracking.scoring.disturbances import HELD_OUT
-from fedgrid.tracking.scoring.scores import OF_ROUNDS
-from fedgrid.tracking.scoring.selection import text_of
+from fedgrid.tracking.scoring.scores import ROUND_SCORES
+from fedgrid.tracking.scoring.selection import format_value
 
 BY_DATA_SET = "by data set"
 """The default of keys that `runtime.configuration.complete` fills in."""
@@ -104,9 +104,9 @@ def key_sections() -> dict[str, list[KeyRow]]:
         name: [row._replace(key=f"{name}.{row.key}") for row in _model_rows(fields[name].annotation)]
         for name in SECTIONS
     }
-    of_file = (key for key in KEYS if key not in fields)
+    of_file = (key for key in PRESET_KEYS if key not in fields)
     return {
-        "A run": [row for row in _model_rows(RunConfig) if row.key not in {*SECTIONS, PLUGINS}],
+        "A run": [row for row in _model_rows(RunConfig) if row.key not in {*SECTIONS, PLUGINS_KEY}],
         **sections,
         "uplink": list(_step_rows()),
         "training.schedule": list(_model_rows(Schedule)),
@@ -137,7 +137,7 @@ def recorded_numbers() -> dict[str, str]:
 def computed_scores() -> dict[str, str]:
     """Return name -> meaning of the scores that are computed from the records."""
     recorded = recorded_numbers()
-    every = (*OF_ROUNDS, *PROBABILITIES, *PREDICTED, *ONLY_CURVES, *HELD_OUT, *HARM)
+    every = (*ROUND_SCORES, *PROBABILITIES, *PREDICTED, *ONLY_CURVES, *HELD_OUT, *HARM)
     return {score.name: score.meaning for score in every if score.name not in recorded}
 
 
@@ -156,27 +156,27 @@ def _is_within(key: str, name: str | None, separator: str = ".") -> bool:
 
 def _model_rows(kind: Any) -> Iterator[KeyRow]:
     """Yield the keys that a model of the configuration declares."""
-    properties, meanings = kind.model_json_schema()["properties"], docs_of(kind)
+    properties, meanings = kind.model_json_schema()["properties"], read_field_docs(kind)
     for key, field in kind.model_fields.items():
         default = field.get_default()
         if default is PydanticUndefined:
             default = RUN_DEFAULTS.get(key, default)
-        shown = BY_DATA_SET if default is PydanticUndefined else text_of(to_jsonable_python(default))
-        yield KeyRow(key, shown, allowed(properties[key]), meanings.get(key, ""))
+        shown = BY_DATA_SET if default is PydanticUndefined else format_value(to_jsonable_python(default))
+        yield KeyRow(key, shown, describe_schema(properties[key]), meanings.get(key, ""))
 
 
 def _step_rows() -> Iterator[KeyRow]:
     for name, kind in STEPS.items():
         about = " ".join(inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].split())
-        values = allowed(kind.model_json_schema()["properties"][name])
-        yield KeyRow(name, "", values, f"{about} {docs_of(kind).get(name, '')}".strip())
+        values = describe_schema(kind.model_json_schema()["properties"][name])
+        yield KeyRow(name, "", values, f"{about} {read_field_docs(kind).get(name, '')}".strip())
 
 
 def _file_rows(keys: Iterable[str], defaults: Mapping[str, object]) -> Iterator[KeyRow]:
     """Yield keys of a file that are none of a run, as the file's schema describes them."""
-    properties = schema()["properties"]
+    properties = build_schema()["properties"]
     for key in keys:
-        default = text_of(defaults[key]) if key in defaults else ""
+        default = format_value(defaults[key]) if key in defaults else ""
         values = " or ".join(properties[key].get("enum", []))
         yield KeyRow(key, default, values, str(properties[key].get("description", "")))
 

@@ -14,35 +14,35 @@ from matplotlib.figure import Figure
 from matplotlib.style import available
 from rich.console import Console
 
-from fedgrid.engine.federation.errors import ConfigError, hint
-from fedgrid.engine.runtime.plugins.plugin import Plugin, PluginSource, load, read_source
+from fedgrid.engine.federation.errors import ConfigError, suggest_name
+from fedgrid.engine.runtime.plugins.plugin import Plugin, PluginSource, load_plugin, read_source
 from fedgrid.engine.runtime.storage.atomic import REPEATS, disk_errors, share_with_group
-from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.runtime.storage.hints import format_command
 from fedgrid.engine.runtime.storage.user_files import check_output, expand_path
 from fedgrid.grids.analyses.analysis import Analysis
-from fedgrid.grids.analyses.report import sections
-from fedgrid.grids.archive.explanation_records import published_scores
+from fedgrid.grids.analyses.report import build_sections
+from fedgrid.grids.archive.explanation_records import load_published_scores
 from fedgrid.grids.cli.actions.studies import PUBLISHED, filter_study, read_other, read_study
-from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.display.steps import Steps
-from fedgrid.grids.display.text_table import page_table
-from fedgrid.grids.explain.shown.sections import explanation_sections
+from fedgrid.grids.display.plain_console import print_plain, warn
+from fedgrid.grids.display.steps import StepDisplay
+from fedgrid.grids.display.text_table import build_text_table
+from fedgrid.grids.explain.shown.sections import build_published_sections
 from fedgrid.grids.results.grid_folder import GridFolder, superseded_line
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow.report import log_report
 from fedgrid.tracking.figures.style import style_context
-from fedgrid.tracking.papers.sections import NOTHING_PUBLISHED, paper_sections
-from fedgrid.tracking.report.contents import report_page
-from fedgrid.tracking.report.page import SVG, Drawing, Page, PageSection, Plate
-from fedgrid.tracking.report.write import Written, write
-from fedgrid.tracking.scoring.cost import DEFAULT, Target, Unit
-from fedgrid.tracking.scoring.study import Study, slug
+from fedgrid.tracking.papers.sections import NOTHING_PUBLISHED, build_paper_sections
+from fedgrid.tracking.report.contents import build_report_page
+from fedgrid.tracking.report.page import SVG_SUFFIX, CaptionedFigure, DrawingOptions, Page, PageSection
+from fedgrid.tracking.report.report_files import ReportFiles, write_report_files
+from fedgrid.tracking.scoring.cost import DEFAULT_TARGET, Target, Unit
+from fedgrid.tracking.scoring.study import Study, format_slug
 from fedgrid.tracking.tables.table import Table
 
 if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.analyses.analysis import Analysis
-    from fedgrid.tracking.report.page import Drawing, Page
+    from fedgrid.tracking.report.page import DrawingOptions, Page
     from fedgrid.tracking.tables.table import Table
 
 LACKING_SHOWN = 10
@@ -60,7 +60,7 @@ def read_target(text: str | None = None, unit: Unit = "bytes") -> Target:
         ConfigError: if there is no such score, or the value cannot be reached.
     """
     try:
-        return replace(DEFAULT, unit=unit) if text is None else Target.parse(text, unit)
+        return replace(DEFAULT_TARGET, unit=unit) if text is None else Target.from_text(text, unit)
     except ValueError as error:
         raise ConfigError(str(error)) from error
 
@@ -73,13 +73,13 @@ def write_report(
     to: Path | None,
     as_json: bool,
     console: Console,
-    steps: Steps,
+    steps: StepDisplay,
     plugins: Sequence[Path],
     analyses: Mapping[str, Analysis],
     *,
     superseded: bool,
     filters: Sequence[str],
-    drawing: Drawing,
+    drawing: DrawingOptions,
 ) -> None:
     """Write the report of a grid, finished or not, and print its main tables.
 
@@ -108,22 +108,22 @@ def write_report(
     share_with_group(storage.root)
     storage.pull_marks()
     # A misspelt name is reported before all runs are read for seconds.
-    GridFolder(storage, name).runs()
+    GridFolder(storage, name).read_runs()
     # Prigent's tables count the download of a model to test, whose size is that of the model.
-    whole = read_study(name, storage, steps, sizes=against == PUBLISHED, superseded=superseded)
-    study = filter_study(whole, filters)
+    unfiltered = read_study(name, storage, steps, sizes=against == PUBLISHED, superseded=superseded)
+    study = filter_study(unfiltered, filters)
     other = None if against in (None, PUBLISHED) else read_other(str(against), name, storage, steps)
     grid = GridFolder(storage, name)
-    steps.say("Computing the tables")
+    steps.begin_step("Computing the tables")
     page = build_page(study, other, grid, target, plugins, analyses, published=against == PUBLISHED)
-    folder = to or grid.path / "-".join(("report", *map(slug, filters)))
+    folder = to or grid.path / "-".join(("report", *map(format_slug, filters)))
     # With `--to` the report lies outside the storage, and nothing of it goes to the storage's URI.
-    written = _write(page, folder, steps, None if to else storage, drawing)
+    written = _write_page(page, folder, steps, None if to else storage, drawing)
     if not filters:
         # The report in MLflow is of the whole grid.
-        steps.say("Logging the report to MLflow")
-    is_logged = not filters and _log(name, storage, folder)
-    steps.pause()
+        steps.begin_step("Logging the report to MLflow")
+    is_logged = not filters and _log_report(name, storage, folder)
+    steps.remove_line()
     if as_json:
         facts = {
             "grid": study.name,
@@ -134,43 +134,44 @@ def write_report(
             "title": page.title,
             "index": str(folder / "index.html"),
             "files": len(written.files),
-            "tables": sum(1 for _ in page.tables()),
+            "tables": sum(1 for _ in page.list_tables()),
             "figures": written.figures,
             "mlflow": is_logged,
         }
         print(json.dumps(facts))
         return
-    overview, *others = page.tables()
-    costs = [] if target == DEFAULT else [table for table in others if table.name.startswith("cost-")]
+    overview, *others = page.list_tables()
+    costs = [] if target == DEFAULT_TARGET else [table for table in others if table.name.startswith("cost-")]
     for table in (overview, *costs):
-        console.print(page_table(table))
+        console.print(build_text_table(table))
     print_plain(console, f"{len(written.files)} files; open {folder / 'index.html'}")
-    if left := sum(1 for _ in page.plates()) - written.figures:
-        all_figures = command(storage, "report", name, "--all-figures")
+    if left := sum(1 for _ in page.list_figures()) - written.figures:
+        all_figures = format_command(storage, "report", name, "--all-figures")
         print_plain(console, f"{written.figures} figures are drawn; {left} more:  {all_figures}")
     if against == PUBLISHED:
-        count = sum(table.name.startswith("against-") for table in page.tables())
+        count = sum(table.name.startswith("against-") for table in page.list_tables())
         line = f"Beside the published numbers, {count} tables: {folder / 'tables' / 'against-*.md'}"
         print_plain(console, line if count else NOTHING_PUBLISHED)
     _show_lacking(study, storage, console)
     if is_logged:
         print_plain(
             console,
-            f"MLflow: artifacts of the run {name}, in report/. To see it:  {command(storage, 'ui', name)}",
+            f"MLflow: artifacts of the run {name}, in report/. To see it:  "
+            f"{format_command(storage, 'ui', name)}",
         )
 
 
-def usual_page(name: str, storage: Storage, steps: Steps) -> Page:
+def build_usual_page(name: str, storage: Storage, steps: StepDisplay) -> Page:
     """Build the report of a grid with its usual tables and figures.
 
     Raises:
         ConfigError, RunError: as `write_report`.
     """
     study, grid = read_study(name, storage, steps), GridFolder(storage, name)
-    return build_page(study, None, grid, DEFAULT, (), {}, published=False)
+    return build_page(study, None, grid, DEFAULT_TARGET, (), {}, published=False)
 
 
-def write_pages(name: str, storage: Storage, folder: Path, steps: Steps) -> None:
+def write_all_figures(name: str, storage: Storage, folder: Path, steps: StepDisplay) -> None:
     """Write the report of a grid with all figures into a folder, and print nothing more.
 
     Args:
@@ -182,14 +183,16 @@ def write_pages(name: str, storage: Storage, folder: Path, steps: Steps) -> None
     Raises:
         ConfigError, RunError: as `write_report`.
     """
-    _write(usual_page(name, storage, steps), folder, steps, None, read_drawing(every=True))
+    _write_page(build_usual_page(name, storage, steps), folder, steps, None, read_drawing(every=True))
 
 
-def _write(page: Page, folder: Path, steps: Steps, storage: Storage | None, drawing: Drawing) -> Written:
+def _write_page(
+    page: Page, folder: Path, steps: StepDisplay, storage: Storage | None, drawing: DrawingOptions
+) -> ReportFiles:
     """Write a page, and push it to the URI if it lies in the mirror of a storage."""
-    steps.say("Drawing figures")
+    steps.begin_step("Drawing figures")
     with disk_errors(folder, REPEATS):
-        written = write(page, folder, steps.count, drawing)
+        written = write_report_files(page, folder, steps.show_count, drawing)
     if storage is not None:
         place = storage.name_path(folder)
         # In reverse, index.html last: at the URI it never refers to files that are not there yet.
@@ -198,12 +201,12 @@ def _write(page: Page, folder: Path, steps: Steps, storage: Storage | None, draw
     return written
 
 
-def _log(name: str, storage: Storage, folder: Path) -> bool:
+def _log_report(name: str, storage: Storage, folder: Path) -> bool:
     """Log the report to the grid's own MLflow run; return whether that worked."""
     try:
         is_logged = log_report(name, storage, folder)
         if is_logged is False:
-            sync = command(storage, "sync", name)
+            sync = format_command(storage, "sync", name)
             warn(f"MLflow has no run of the grid itself: run `{sync}`, then report again")
         return bool(is_logged)
     except TrackerFailed as error:
@@ -251,20 +254,20 @@ def build_page(
     """
     ids = {run.run_id for run in study.runs}
     pairs = {(run.scenario[:3], run.method) for run in study.runs}
-    rows = (row for row in published_scores(grid) if (row.scenario, row.algorithm) in pairs)
-    own = sections(analyses, grid, grid.storage, published=published, among=ids)
-    page = report_page(
+    rows = (row for row in load_published_scores(grid) if (row.scenario, row.algorithm) in pairs)
+    own = build_sections(analyses, grid, grid.storage, published=published, among=ids)
+    page = build_report_page(
         study,
         other=other,
         published=published,
         target=target,
-        papers=paper_sections(study) if published else (),
-        analyses=(*explanation_sections([*rows]), *own),
+        papers=build_paper_sections(study) if published else (),
+        analyses=(*build_published_sections([*rows]), *own),
     )
-    return add_own_items(page, own_items(plugins, study))
+    return insert_sections(page, build_own_sections(plugins, study))
 
 
-def read_drawing(every: bool = False, format: str = SVG, style: str | None = None) -> Drawing:
+def read_drawing(every: bool = False, format: str = SVG_SUFFIX, style: str | None = None) -> DrawingOptions:
     """Read which figures are drawn, and how.
 
     Args:
@@ -275,22 +278,22 @@ def read_drawing(every: bool = False, format: str = SVG, style: str | None = Non
     Raises:
         ConfigError: there is no style of that name, and no such file.
     """
-    formats = tuple(dict.fromkeys((SVG, format)))
+    formats = tuple(dict.fromkeys((SVG_SUFFIX, format)))
     if style is None:
-        return Drawing(every, formats)
+        return DrawingOptions(every, formats)
     style = str(expand_path(style, "--style"))
     try:
         with style_context(style):
-            return Drawing(every, formats, (style,))
+            return DrawingOptions(every, formats, (style,))
     except OSError as error:
         raise ConfigError(
-            f"--style {style}: no such style; {hint(style, available)}expected a file (.mplstyle, "
+            f"--style {style}: no such style; {suggest_name(style, available)}expected a file (.mplstyle, "
             f"matplotlibrc) or one of {', '.join(available)}"
         ) from error
 
 
 @dataclass(frozen=True)
-class Draw:
+class PluginFigure:
     """A figure of a plugin, by the name of its function: another process loads the plugin and draws it."""
 
     source: PluginSource
@@ -305,13 +308,13 @@ class Draw:
         """
         # Figures are drawn in child processes, to which a plugin's function cannot be sent: its module has no
         # name by which it could be imported there.
-        plugin = load(self.source)
+        plugin = load_plugin(self.source)
         [function] = [one for one in plugin.lists["FIGURES"] if one.__name__ == self.function]
-        figure: Figure = _call(plugin, function, self.study, Figure)
+        figure: Figure = _call_function(plugin, function, self.study, Figure)
         return figure
 
 
-def own_items(files: Iterable[Path], study: Study) -> tuple[PageSection, ...]:
+def build_own_sections(files: Iterable[Path], study: Study) -> tuple[PageSection, ...]:
     """Build a section from each file's `TABLES` and `FIGURES`; none for a file that lists neither.
 
     A function gets the study and returns a `Table` or a matplotlib figure. The first line of its docstring is
@@ -320,43 +323,45 @@ def own_items(files: Iterable[Path], study: Study) -> tuple[PageSection, ...]:
     Raises:
         ConfigError: a file cannot be loaded, or a function fails.
     """
-    sections = (_section(load(read_source(path)), study) for path in files)
+    sections = (_build_section(load_plugin(read_source(path)), study) for path in files)
     return tuple(section for section in sections if section.items)
 
 
-def add_own_items(page: Page, sections: Sequence[PageSection]) -> Page:
+def insert_sections(page: Page, sections: Sequence[PageSection]) -> Page:
     """Insert further sections into a page, after its first one.
 
     Raises:
         ConfigError: a table or figure has the name of another.
     """
-    whole = Page(page.title, page.facts, (*page.sections[:1], *sections, *page.sections[1:]))
-    tables = [f"table {table.name}" for table in whole.tables()]
-    names = tables + [f"figure {plate.name}" for plate in whole.plates()]
+    merged = Page(page.title, page.facts, (*page.sections[:1], *sections, *page.sections[1:]))
+    tables = [f"table {table.name}" for table in merged.list_tables()]
+    names = tables + [f"figure {plate.name}" for plate in merged.list_figures()]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise ConfigError(f"the report has {min(twice)} twice; give one of your own another name")
-    return whole
+    return merged
 
 
-def _section(plugin: Plugin, study: Study) -> PageSection:
+def _build_section(plugin: Plugin, study: Study) -> PageSection:
     """Build the section of a plugin with its tables and figures."""
     # Tables are computed now, so that their errors end the command; figures when the page is written.
-    tables = [_call(plugin, function, study, Table) for function in plugin.lists["TABLES"]]
-    plates = [_plate(plugin, function, study) for function in plugin.lists["FIGURES"]]
+    tables = [_call_function(plugin, function, study, Table) for function in plugin.lists["TABLES"]]
+    plates = [_build_plate(plugin, function, study) for function in plugin.lists["FIGURES"]]
     stem = Path(plugin.source.name).stem
-    return PageSection(f"own-{slug(stem)}", f"From {Path(plugin.source.name).name}", items=(*tables, *plates))
+    return PageSection(
+        f"own-{format_slug(stem)}", f"From {Path(plugin.source.name).name}", items=(*tables, *plates)
+    )
 
 
-def _plate(plugin: Plugin, function: Callable[..., Any], study: Study) -> Plate:
+def _build_plate(plugin: Plugin, function: Callable[..., Any], study: Study) -> CaptionedFigure:
     """Build a captioned figure from a plugin's function and its docstring."""
     title, _, caption = (inspect.getdoc(function) or function.__name__).partition("\n")
     text = re.sub(r"\s+", " ", caption).strip()
-    draw = Draw(plugin.source, function.__name__, study)
-    return Plate(f"own-{slug(function.__name__)}", title.rstrip("."), text, draw)
+    draw = PluginFigure(plugin.source, function.__name__, study)
+    return CaptionedFigure(f"own-{format_slug(function.__name__)}", title.rstrip("."), text, draw)
 
 
-def _call(plugin: Plugin, function: Callable[..., Any], study: Study, kind: type[Any]) -> Any:
+def _call_function(plugin: Plugin, function: Callable[..., Any], study: Study, kind: type[Any]) -> Any:
     """Call a plugin's function, and turn its errors into a line that names it."""
     where = f"plugin {plugin.source.name}: {function.__name__}"
     try:

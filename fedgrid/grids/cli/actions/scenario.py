@@ -12,20 +12,20 @@ from rich.text import Text
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.partition import TEST, TRAIN, Partition
-from fedgrid.engine.federation.dealing.kinds import KINDS, changes_of
+from fedgrid.engine.federation.dealing.kinds import KINDS, find_changes
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.round.participation import Participation
-from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.engine.runtime.data.datasets import find_dataset
 from fedgrid.engine.runtime.data.partition_files import CLIENT, EXAMPLE, GROUP, PART
 from fedgrid.engine.runtime.data.tables import PARQUET
-from fedgrid.engine.runtime.run.prepare import held_in, images_of, prepare
+from fedgrid.engine.runtime.run.prepare import find_partition, load_run_images, prepare_setup
 from fedgrid.engine.runtime.storage.user_files import check_output
 from fedgrid.grids.display import figure_file
-from fedgrid.grids.display.blueprint import Blueprint, class_count_table, count_classes
-from fedgrid.grids.display.plain import warn
-from fedgrid.grids.planning.images import group_notes, image_notes, repeats_in, split_notes
-from fedgrid.redaction import csv_text
+from fedgrid.grids.display.blueprint import Blueprint, build_class_count_table, count_classes
+from fedgrid.grids.display.plain_console import warn
+from fedgrid.grids.planning.images import find_group_notes, find_image_notes, find_split_notes, number_repeats
+from fedgrid.redaction import format_csv
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,25 +60,28 @@ def show_scenario(
     for option, path in {"--csv": csv, "--export": export, "--figure": figure}.items():
         if path is not None:
             check_output(path, option)
-    _check_outputs(config, find(config.dataset, data_dir).num_classes, export, figure)
-    (pool, test), _ = images_of(config, data_dir)
-    for note in (*image_notes(config.dataset, (pool, test), data_dir), *group_notes([config], data_dir)):
+    _check_outputs(config, find_dataset(config.dataset, data_dir).num_classes, export, figure)
+    (pool, test), _ = load_run_images(config, data_dir)
+    for note in (
+        *find_image_notes(config.dataset, (pool, test), data_dir),
+        *find_group_notes([config], data_dir),
+    ):
         warn(note)
-    partition = held_in(config, data_dir, 0)
-    for note in split_notes(config, repeats_in(config.dataset, pool), pool.subjects, partition):
+    partition = find_partition(config, data_dir, 0)
+    for note in find_split_notes(config, number_repeats(config.dataset, pool), pool.subjects, partition):
         warn(note)
-    setup, groups_K = prepare(config, data_dir)
-    held_out = sorted(Participation.of(config, groups_K).held_out)
+    setup, groups_K = prepare_setup(config, data_dir)
+    held_out = sorted(Participation.from_config(config, groups_K).held_out)
     classes_K = [(client.train.classes, client.test.classes) for client in setup.clients]
-    classes = find(config.dataset, data_dir).class_names or tuple(map(str, range(setup.num_classes)))
+    classes = find_dataset(config.dataset, data_dir).class_names or tuple(map(str, range(setup.num_classes)))
     blueprint = count_classes(classes_K, setup.server_set.classes, classes)
     names_K = [client.group or str(group) for client, group in zip(setup.clients, groups_K, strict=True)]
     if csv is not None:
-        blueprint.write(csv)
+        blueprint.write_csv(csv)
     if export is not None:
         write_partition(export, partition, names_K, len(pool))
     if figure is not None:
-        figure_file.draw(figure, lambda: _holdings(blueprint, groups_K, names_K))
+        figure_file.write_figure(figure, lambda: _draw_class_counts(blueprint, groups_K, names_K))
     if as_json:
         clients = [
             {
@@ -95,7 +98,7 @@ def show_scenario(
         print(json.dumps(about, indent=2))
         return
     console.print(Text.assemble((config.scenario, "bold"), f", seed {config.seed}: images per class"))
-    console.print(class_count_table(blueprint, groups_K.tolist(), names_K))
+    console.print(build_class_count_table(blueprint, groups_K.tolist(), names_K))
     if held_out:
         console.print(f"Held out of training: {', '.join(map(str, held_out))}", soft_wrap=True)
     for path in (csv, export, figure):
@@ -107,15 +110,15 @@ def _check_outputs(config: RunConfig, num_classes: int, export: Path | None, fig
     """Check that the files can express what they are to contain."""
     if figure is not None:
         figure_file.check_format(figure)
-    if export is not None and changes_of(config.split, config.clients, num_classes) is not None:
-        kinds = (kind for kind in KINDS if changes_of(Split(kind=kind), 1, num_classes) is None)
+    if export is not None and find_changes(config.split, config.clients, num_classes) is not None:
+        kinds = (kind for kind in KINDS if find_changes(Split(kind=kind), 1, num_classes) is None)
         raise ConfigError(
             f"--export: split {config.split.kind} changes images or labels, and a file says only who holds "
             f"what; export one of: {', '.join(kinds)}"
         )
 
 
-def _holdings(blueprint: Blueprint, groups_K: Labels, names_K: Sequence[str]) -> "Figure":
+def _draw_class_counts(blueprint: Blueprint, groups_K: Labels, names_K: Sequence[str]) -> "Figure":
     """Draw the class counts of each client."""
     from fedgrid.tracking import figures
 
@@ -138,7 +141,7 @@ def write_partition(path: Path, partition: Partition, groups_K: Sequence[str], p
     Raises:
         DataError: the file cannot be written.
     """
-    columns = _columns(partition, groups_K, pool_size)
+    columns = _build_columns(partition, groups_K, pool_size)
     try:
         if path.suffix == PARQUET:
             import pyarrow as pa
@@ -146,13 +149,13 @@ def write_partition(path: Path, partition: Partition, groups_K: Sequence[str], p
 
             pq.write_table(pa.table(columns), path)
         else:
-            text = csv_text([list(columns), *zip(*columns.values(), strict=True)])
+            text = format_csv([list(columns), *zip(*columns.values(), strict=True)])
             path.write_text(text, encoding="utf-8", newline="")
     except OSError as error:
         raise DataError(f"{path} cannot be written: {error.strerror}; name another file") from error
 
 
-def _columns(partition: Partition, groups_K: Sequence[str], pool_size: int) -> dict[str, list[Any]]:
+def _build_columns(partition: Partition, groups_K: Sequence[str], pool_size: int) -> dict[str, list[Any]]:
     """Build the columns of a partition's file."""
     rows: list[tuple[int, int, str]] = []
     for client, (train, test) in enumerate(zip(partition.train_K, partition.test_K, strict=True)):
@@ -179,7 +182,7 @@ def _columns(partition: Partition, groups_K: Sequence[str], pool_size: int) -> d
     # A row for each example, in order, needs no column that numbers them; an example of no client is an empty
     # row.
     del values[EXAMPLE]
-    whole = {name: np.full(pool_size, None) for name in values}
+    by_example = {name: np.full(pool_size, None) for name in values}
     for name, column in values.items():
-        whole[name][examples] = column
-    return {name: column.tolist() for name, column in whole.items()}
+        by_example[name][examples] = column
+    return {name: column.tolist() for name, column in by_example.items()}

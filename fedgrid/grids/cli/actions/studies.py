@@ -6,24 +6,24 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from fedgrid.engine.federation.errors import ConfigError, unknown
-from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.federation.errors import ConfigError, unknown_name_error
+from fedgrid.engine.runtime.storage.hints import format_command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.bundles.layout import SUFFIX
-from fedgrid.grids.bundles.read import grid_at
-from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.display.steps import Steps
-from fedgrid.grids.display.text_table import page_table
+from fedgrid.grids.bundles.read_bundle import open_grid
+from fedgrid.grids.display.plain_console import print_plain, warn
+from fedgrid.grids.display.steps import StepDisplay
+from fedgrid.grids.display.text_table import build_text_table
 from fedgrid.grids.presets.yaml_file import split_at_commas
 from fedgrid.grids.results.grid_folder import list_grids
-from fedgrid.grids.results.imported import import_lines
+from fedgrid.grids.results.import_marks import describe_imports
 from fedgrid.grids.results.runs import select_where
 from fedgrid.grids.results.study import load
-from fedgrid.tracking.scoring.measures import measure_named
+from fedgrid.tracking.scoring.measures import find_measure
 from fedgrid.tracking.scoring.run import DAMAGED
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.by_axes import by_axes
-from fedgrid.tracking.tables.comparison import MEASURES, compare, unpaired_line
+from fedgrid.tracking.tables.comparison import MEASURES, build_comparison_tables, describe_unpaired
 from fedgrid.tracking.tables.formats import to_csv, to_latex, to_markdown
 from fedgrid.tracking.tables.table import Table
 
@@ -34,7 +34,7 @@ WRITERS: dict[str, Callable[[Table], str]] = {"markdown": to_markdown, "latex": 
 
 
 def read_study(
-    name: str, storage: Storage, steps: Steps, *, sizes: bool = False, superseded: bool = False
+    name: str, storage: Storage, steps: StepDisplay, *, sizes: bool = False, superseded: bool = False
 ) -> Study:
     """Read the runs of a grid with their results; at least one is finished.
 
@@ -49,12 +49,12 @@ def read_study(
         ConfigError: if there is no such grid, or none of its runs is finished.
         RunError: if a file of the grid is damaged.
     """
-    steps.say(f"Reading the runs of {name}")
-    study = load(name, storage, sizes=sizes, superseded=superseded, seen=steps.count)
+    steps.begin_step(f"Reading the runs of {name}")
+    study = load(name, storage, sizes=sizes, superseded=superseded, seen=steps.show_count)
     if not study.finished:
         raise ConfigError(
             f"none of the {len(study.runs)} runs of {name} is finished; "
-            f"`{command(storage, 'status', name)}` shows their progress"
+            f"`{format_command(storage, 'status', name)}` shows their progress"
         )
     return study
 
@@ -73,7 +73,7 @@ def filter_study(study: Study, filters: Sequence[str]) -> Study:
     return study
 
 
-def names_in(option: str, given: str | None) -> list[str]:
+def parse_names(option: str, given: str | None) -> list[str]:
     """Parse the names that an option lists, separated by commas; empty for an option that is not given.
 
     Raises:
@@ -88,7 +88,7 @@ def is_grid(text: str, storage: Storage) -> bool:
     return os.sep in text or text.endswith(SUFFIX) or text in list_grids(storage)
 
 
-def read_other(text: str, name: str, storage: Storage, steps: Steps) -> Study:
+def read_other(text: str, name: str, storage: Storage, steps: StepDisplay) -> Study:
     """Read the runs of what `--against` names: a grid, STORAGE/grids/NAME or a bundle.
 
     Args:
@@ -104,15 +104,15 @@ def read_other(text: str, name: str, storage: Storage, steps: Steps) -> Study:
     if text == name:
         raise ConfigError(f"--against {text}: this is the grid itself; name another one")
     if not is_grid(text, storage):
-        raise unknown("grid", text, [PUBLISHED, *list_grids(storage)])
-    with grid_at(text, storage) as grid:
+        raise unknown_name_error("grid", text, [PUBLISHED, *list_grids(storage)])
+    with open_grid(text, storage) as grid:
         return replace(read_study(grid.name, grid.storage, steps), name=text)
 
 
 def print_tables(
     name: str,
     storage: Storage,
-    steps: Steps,
+    steps: StepDisplay,
     console: Console,
     format: str,
     *,
@@ -143,22 +143,22 @@ def print_tables(
         RunError: a file of the grid is damaged.
     """
     study = filter_study(read_study(name, storage, steps), filters)
-    named = names_in("--score", scores)
+    named = parse_names("--score", scores)
     other = None
     if against is not None and is_grid(against, storage):
         if rows or columns:
             raise ConfigError("--rows and --columns lay out one grid; leave them out with --against GRID")
         other = read_other(against, name, storage, steps)
-    steps.pause()
+    steps.remove_line()
     try:
         if other is None:
-            axes = names_in("--rows", rows), names_in("--columns", columns)
+            axes = parse_names("--rows", rows), parse_names("--columns", columns)
             tables = [by_axes(study, named, *axes, against)]
         else:
-            measures = [measure_named(score, study, other) for score in named]
-            *tables, pairs = compare(study, other, measures or MEASURES)
+            measures = [find_measure(score, study, other) for score in named]
+            *tables, pairs = build_comparison_tables(study, other, measures or MEASURES)
             if not pairs.rows:
-                raise ConfigError(unpaired_line(study, other))
+                raise ConfigError(describe_unpaired(study, other))
             # Without `--score` the first of the usual scores is enough here; the report has them all.
             tables = tables[: len(measures) or 1]
     except ValueError as error:
@@ -169,14 +169,14 @@ def print_tables(
         if place:
             print_plain(console)
         if format == "text":
-            console.print(page_table(table))
+            console.print(build_text_table(table))
         else:
             print(WRITERS[format](table), end="")
 
 
 def _warn_of_runs(study: Study) -> None:
     """Warn of runs that were imported, and of damaged ones, which are not in the table."""
-    for line in import_lines(run.folder for run in study.runs):
+    for line in describe_imports(run.folder for run in study.runs):
         warn(line)
     for run in study.unfinished:
         if run.state == DAMAGED:

@@ -14,8 +14,8 @@ import typer
 from typer.core import TyperCommand
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.grids.display.plain import PlainConsole
-from fedgrid.grids.display.steps import Steps
+from fedgrid.grids.display.plain_console import PlainConsole
+from fedgrid.grids.display.steps import StepDisplay
 
 if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 FAILED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
-MAY_BE_EMPTY = ("note",)
+EMPTY_ALLOWED = ("note",)
 """Parameters that accept an empty text, which removes something."""
-PATH_BEGINS = re.compile(r"~\w*/|\$\{?\w+\}?/")
+PATH_BEGINNING = re.compile(r"~\w*/|\$\{?\w+\}?/")
 OVERRIDES = "overrides"
 """Name of the parameter of a command that takes `KEY=VALUE`s."""
-OVERRIDE = re.compile(r"[A-Za-z_][\w.]*\+?=")
+OVERRIDE_PATTERN = re.compile(r"[A-Za-z_][\w.]*\+?=")
 """Beginning of an override. A path with `=` in it begins differently, as `./a=b.yaml` does."""
 PLAIN_WIDTH = 132
 """Columns to print if the output is not a terminal."""
 
 
-def console() -> PlainConsole:
+def create_console() -> PlainConsole:
     """Create a console for standard output."""
     shown = PlainConsole()
     # Into a pipe or file rich would print 80 columns, and cut tables into parts.
@@ -43,10 +43,10 @@ def console() -> PlainConsole:
 
 
 @contextmanager
-def starting(*, quiet: bool) -> Iterator[None]:
+def show_starting(*, quiet: bool) -> Iterator[None]:
     """Show on a terminal that a command starts, while it imports what it needs."""
-    with Steps(console(), quiet=quiet) as steps:
-        steps.say("Starting")
+    with StepDisplay(create_console(), quiet=quiet) as steps:
+        steps.begin_step("Starting")
         yield
 
 
@@ -57,24 +57,24 @@ def use_plugins(files: Sequence[Path] | None, *, trust: bool = False) -> None:
     """
     from fedgrid.engine.runtime.plugins import active
 
-    active.use(files or [], trust=trust)
+    active.use_plugins(files or [], trust=trust)
 
 
 def open_storage(place: str) -> "Storage":
     """Open the storage in a folder, or at a URI."""
     from fedgrid.engine.runtime.storage.storage import Storage
 
-    return Storage.of(place)
+    return Storage.from_text(place)
 
 
-def data_folder(data_dir: Path | None) -> Path:
+def find_data_folder(data_dir: Path | None) -> Path:
     """Find the absolute path of the image folder: `data_dir`, or the user's cache."""
-    from fedgrid.engine.runtime.data.datasets import default_data_dir, image_folder
+    from fedgrid.engine.runtime.data.datasets import check_image_folder, default_data_dir
 
-    return image_folder(data_dir) if data_dir is not None else default_data_dir().absolute()
+    return check_image_folder(data_dir) if data_dir is not None else default_data_dir().absolute()
 
 
-class Command(TyperCommand):
+class FedgridCommand(TyperCommand):
     """A command that takes overrides among its arguments and refuses an option of one value given twice.
 
     Typer would silently use the last of two values.
@@ -95,14 +95,14 @@ class Command(TyperCommand):
         return rest
 
 
-def read_texts(command: Callable[..., None]) -> None:
+def set_parsers(command: Callable[..., None]) -> None:
     """Make Typer parse every path and text of a command by `parse_path` and `parse_text`."""
     for parameter in signature(command, eval_str=True).parameters.values():
         kind, *options = get_args(parameter.annotation) or (None,)
         kinds = {kind, *(inner for part in get_args(kind) for inner in (part, *get_args(part)))}
         for option in options:
             # An option with a parser of its own, such as a size, keeps it.
-            if option.parser is None and parameter.name not in MAY_BE_EMPTY and kinds & {Path, str}:
+            if option.parser is None and parameter.name not in EMPTY_ALLOWED and kinds & {Path, str}:
                 option.parser = parse_path if Path in kinds else parse_text
 
 
@@ -117,10 +117,10 @@ def parse_text(text: str) -> str:
     """Check that a text is not empty, and expand one that begins as a path in the home folder."""
     if not text.strip():
         raise typer.BadParameter("it is empty; give a value, or leave it out")
-    return str(parse_path(text)) if PATH_BEGINS.match(text) else text
+    return str(parse_path(text)) if PATH_BEGINNING.match(text) else text
 
 
-def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+def expand_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Expand the parameters of a command whose type is a dataclass into options, one for each field.
 
     The fields are options as in `options.py`, and have their parameter's place in the help text.
@@ -130,7 +130,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
         name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)
     }
 
-    def parameters() -> Iterator[Parameter]:
+    def list_parameters() -> Iterator[Parameter]:
         for name, parameter in signature(command, eval_str=True).parameters.items():
             if name in groups:
                 yield from signature(groups[name]).parameters.values()
@@ -138,7 +138,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
                 yield parameter
 
     @wraps(command)
-    def expanded(**values: Any) -> None:
+    def call_expanded(**values: Any) -> None:
         made = {
             name: kind(**{field.name: values.pop(field.name) for field in fields(kind)})
             for name, kind in groups.items()
@@ -146,11 +146,11 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
         command(**values, **made)
 
     # Typer reads the options from the signature.
-    expanded.__signature__ = signature(command).replace(  # type: ignore[attr-defined]
+    call_expanded.__signature__ = signature(command).replace(  # type: ignore[attr-defined]
         # Keyword-only, because the order of the options is free of Python's rule that defaults come last.
-        parameters=[parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters()]
+        parameters=[parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in list_parameters()]
     )
-    return expanded
+    return call_expanded
 
 
 def exit_with(result: "LaunchResult") -> NoReturn:
@@ -180,14 +180,14 @@ def place_arguments(context: Any, parameters: Sequence[Any]) -> None:
     takes = [one for one in arguments if one.name != OVERRIDES]
     first = [context.params[one.name] for one in takes]
     words = [word for word in (*first, *(context.params[OVERRIDES] or ())) if word is not None]
-    names = [word for word in words if not OVERRIDE.match(word)]
+    names = [word for word in words if not OVERRIDE_PATTERN.match(word)]
     if len(names) > len(takes):
         context.fail(f"Got unexpected extra argument ({names[len(takes)]})")
     for one, name in zip(takes, [*names, *[None] * len(takes)], strict=False):
         if one.required and name is None:
             context.fail(f"Missing argument '{one.name.upper()}'")
         context.params[one.name] = name
-    overrides = [word for word in words if OVERRIDE.match(word)]
+    overrides = [word for word in words if OVERRIDE_PATTERN.match(word)]
     counts = Counter(word.partition("=")[0] for word in overrides)
     for key, count in counts.items():
         if count > 1:

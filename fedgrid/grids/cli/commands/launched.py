@@ -7,8 +7,8 @@ import typer
 
 from fedgrid.grids.cli.actions import completion
 from fedgrid.grids.cli.commands.app import (
-    console,
-    data_folder,
+    create_console,
+    find_data_folder,
     open_storage,
     use_plugins,
 )
@@ -40,14 +40,14 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the progress of a grid, or of all: runs done, running, waiting and failed, the time left."""
-    from fedgrid.grids.display.status import show_all, show_status, watch_status
+    from fedgrid.grids.display.status import show_all_grids, show_status, watch_status
 
     if watch:
-        watch_status(grid, open_storage(storage), as_json, console())
+        watch_status(grid, open_storage(storage), as_json, create_console())
     elif grid is None:
-        show_all(open_storage(storage), as_json, console())
+        show_all_grids(open_storage(storage), as_json, create_console())
     else:
-        show_status(grid, open_storage(storage), as_json, console())
+        show_status(grid, open_storage(storage), as_json, create_console())
 
 
 @app.command(epilog="Example: `fedgrid cache paper`")
@@ -55,15 +55,15 @@ def cache(grid: GridName, storage: StorageAt = "runs", as_json: AsJson = False) 
     """Show how much work the round cache has saved a grid, and how much space it takes."""
     from fedgrid.grids.round_cache.usage import show_cache
 
-    show_cache(grid, open_storage(storage), as_json, console())
+    show_cache(grid, open_storage(storage), as_json, create_console())
 
 
 @app.command(epilog="Example: `fedgrid stop paper`")
 def stop(grid: GridName, storage: StorageAt = "runs") -> None:
     """Let every run of a grid stop after its current round; `fedgrid run` continues them."""
-    from fedgrid.grids.display.status import ask_to_stop
+    from fedgrid.grids.display.status import request_stop
 
-    ask_to_stop(grid, open_storage(storage), console())
+    request_stop(grid, open_storage(storage), create_console())
 
 
 @app.command(epilog="Example: `fedgrid sync paper`")
@@ -78,10 +78,10 @@ def sync(
 ) -> None:
     """Log to MLflow, or another tracker, what it lacks of a grid's runs, as after an outage of its server."""
     from fedgrid.grids.execution.relaunch import sync_grid
-    from fedgrid.grids.planning.options import trackers_in
+    from fedgrid.grids.planning.options import parse_trackers
 
     use_plugins(plugins)
-    sync_grid(grid, open_storage(storage), console(), trackers_in(track), drawn=figures)
+    sync_grid(grid, open_storage(storage), create_console(), parse_trackers(track), with_figures=figures)
 
 
 @app.command(epilog="Example: `fedgrid ui paper --port 5001`")
@@ -95,7 +95,7 @@ def ui(
     """Open the MLflow UI on the run store, on this machine only."""
     from fedgrid.grids.cli.actions.ui import serve_ui
 
-    serve_ui(grid, open_storage(storage), port, console())
+    serve_ui(grid, open_storage(storage), port, create_console())
 
 
 @app.command(epilog="Example: `fedgrid delete quickstart`")
@@ -117,7 +117,7 @@ def delete(
     from fedgrid.grids.upkeep.delete import delete_grid
 
     ask = None if yes else typer.confirm
-    delete_grid(grid, open_storage(storage), console(), ask, only_superseded=superseded)
+    delete_grid(grid, open_storage(storage), create_console(), ask, only_superseded=superseded)
 
 
 @app.command(epilog="Example: `fedgrid show paper --sort ari --where algorithm=ocfl-hdbscan`")
@@ -127,7 +127,7 @@ def show(
         typer.Argument(
             help="A grid, or a run: its name, or the beginning of its id.",
             show_default=False,
-            autocompletion=completion.grids_and_runs,
+            autocompletion=completion.complete_grids_and_runs,
         ),
     ],
     where: Conditions = None,
@@ -164,16 +164,16 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a grid and its runs, with any settings and scores; or one run, round by round."""
-    from fedgrid.grids.browse.grid_page import RunList
-    from fedgrid.grids.browse.show import show as show_it
+    from fedgrid.grids.browse.grid_page import RunListOptions
+    from fedgrid.grids.browse.show import show_grid_or_run as show_it
 
     show_it(
         what,
         open_storage(storage),
-        data_folder(data_dir),
+        find_data_folder(data_dir),
         as_json,
-        console(),
-        runs=RunList(where or (), sort, reverse, columns, superseded, as_csv),
+        create_console(),
+        runs=RunListOptions(where or (), sort, reverse, columns, superseded, as_csv),
         figure=figure,
         tags=tags or (),
         note=note,
@@ -187,7 +187,7 @@ def cite(
         typer.Argument(
             help="A grid that was launched, a preset, a YAML file, or a scenario.",
             show_default=False,
-            autocompletion=completion.grids_presets_and_files,
+            autocompletion=completion.complete_grids_presets_and_files,
         ),
     ],
     plugins: Plugins = None,
@@ -196,7 +196,7 @@ def cite(
     data_dir: DataDir = None,
 ) -> None:
     """Print the BibTeX of the algorithms and data sets that a grid uses, below a line of its settings."""
-    from fedgrid.grids.cli.actions.cite import cite as cite_it
+    from fedgrid.grids.cli.actions.cite import print_citations as cite_it
 
     use_plugins(plugins, trust=trust)
-    cite_it(grid, open_storage(storage), data_folder(data_dir))
+    cite_it(grid, open_storage(storage), find_data_folder(data_dir))

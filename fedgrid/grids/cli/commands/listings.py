@@ -7,14 +7,20 @@ import typer
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.cli.actions import completion
-from fedgrid.grids.cli.commands.app import FAILED, console, data_folder, use_plugins, with_groups
+from fedgrid.grids.cli.commands.app import (
+    FAILED,
+    create_console,
+    expand_groups,
+    find_data_folder,
+    use_plugins,
+)
 from fedgrid.grids.cli.commands.options import AsJson, DataDir, Overrides, Plugins, ScenarioOptions, StorageAt
 
 app = typer.Typer()
 
 
 @app.command(epilog="Example: `fedgrid data mnist --split nonoverlapping-balanced --clients 15`")
-@with_groups
+@expand_groups
 def data(
     *,
     dataset: Annotated[
@@ -47,26 +53,26 @@ def data(
     """List the data sets and splits, or show the class counts per client of one scenario."""
     from fedgrid.grids.cli.actions.listings import convert_femnist, list_datasets
     from fedgrid.grids.cli.actions.scenario import show_scenario
-    from fedgrid.grids.presets.load import is_scenario, load_grid, scenario_values
+    from fedgrid.grids.presets.load import is_scenario, load_grid, parse_scenario
 
     use_plugins(plugins)
-    folder = data_folder(data_dir)
-    axes = scenario.axes()
+    folder = find_data_folder(data_dir)
+    axes = scenario.build_axes()
     if made_from is not None:
         if dataset != "femnist":
             raise ConfigError("--from makes the file of femnist alone: fedgrid data femnist --from FOLDER")
-        convert_femnist(made_from, folder, console())
+        convert_femnist(made_from, folder, create_console())
         return
     if dataset is None:
         if axes or overrides or csv or export or figure:
             raise ConfigError("these options need a data set, as in fedgrid data digits")
-        list_datasets(folder, as_json, console())
+        list_datasets(folder, as_json, create_console())
         return
-    values = scenario_values(dataset) if is_scenario(dataset) else {"dataset": dataset}
+    values = parse_scenario(dataset) if is_scenario(dataset) else {"dataset": dataset}
     config, *others = load_grid(None, {**values, **axes}, overrides or [], folder).runs
     if others:
         raise ConfigError(f"one split at a time, not {1 + len(others)}; leave lists out")
-    show_scenario(config, folder, csv, export, figure, as_json, console())
+    show_scenario(config, folder, csv, export, figure, as_json, create_console())
 
 
 @app.command("list", epilog="Example: `fedgrid list algorithms`, then `fedgrid list algorithms sattler`")
@@ -86,7 +92,7 @@ def list_(
         typer.Argument(
             help="Show this one: an algorithm's or an analysis's settings, a preset's file, a key.",
             show_default=False,
-            autocompletion=completion.listed_names,
+            autocompletion=completion.complete_listed_names,
         ),
     ] = None,
     plugins: Plugins = None,
@@ -97,28 +103,28 @@ def list_(
     if kind == "analyses":
         from fedgrid.grids.cli.actions.analyses import print_analyses
 
-        print_analyses(name, as_json, console())
+        print_analyses(name, as_json, create_console())
     elif kind == "commands":
         from fedgrid.grids.cli.actions.reference import print_commands
 
-        print_commands(name, context.find_root().command, as_json, console())
+        print_commands(name, context.find_root().command, as_json, create_console())
     elif kind in ("keys", "columns"):
         from fedgrid.grids.cli.actions.reference import print_columns, print_keys
 
-        {"keys": print_keys, "columns": print_columns}[kind](name, as_json, console())
+        {"keys": print_keys, "columns": print_columns}[kind](name, as_json, create_console())
     elif kind == "schema":
         import json
 
-        from fedgrid.grids.cli.actions.schema import schema
+        from fedgrid.grids.cli.actions.schema import build_schema
 
         if name is not None:
             raise ConfigError(f"list schema takes no name, not '{name}'")
-        print(json.dumps(schema(), indent=1))
+        print(json.dumps(build_schema(), indent=1))
     else:
         from fedgrid.grids.cli.actions.listings import print_algorithms, print_models, print_presets
 
         printers = {"algorithms": print_algorithms, "models": print_models, "presets": print_presets}
-        printers[kind](name, as_json, console())
+        printers[kind](name, as_json, create_console())
 
 
 @app.command(epilog="Example: `fedgrid init my-study`")
@@ -126,9 +132,9 @@ def init(
     folder: Annotated[Path, typer.Argument(help="A new folder, named after the study.", show_default=False)],
 ) -> None:
     """Write a study to start from: a grid, an algorithm and a model of your own, a search, a notebook."""
-    from fedgrid.grids.cli.actions.init import init as write_study
+    from fedgrid.grids.cli.actions.init import write_study as write_study
 
-    write_study(folder, console())
+    write_study(folder, create_console())
 
 
 @app.command(epilog="Example: `fedgrid doctor > report.txt`")
@@ -140,5 +146,5 @@ def doctor(storage: StorageAt = "runs", as_json: AsJson = False) -> None:
     """
     from fedgrid.grids.doctor.doctor import run_doctor
 
-    if not run_doctor(storage, as_json, console()):
+    if not run_doctor(storage, as_json, create_console()):
         raise typer.Exit(FAILED)

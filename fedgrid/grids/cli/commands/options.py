@@ -1,4 +1,4 @@
-"""Options that several commands share, each declared once; groups of them, for `with_groups`."""
+"""Options that several commands share, each declared once; groups of them, for `expand_groups`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ import typer
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.cli.actions import completion
-from fedgrid.grids.cli.commands.app import data_folder
+from fedgrid.grids.cli.commands.app import find_data_folder
 
 if TYPE_CHECKING:
     from fedgrid.grids.planning.options import LaunchOptions
@@ -19,9 +19,9 @@ def parse_size(text: str) -> int:
     from pydantic import ByteSize, TypeAdapter, ValidationError
 
     # ByteSize reads as far as it can: of "1,5GB" it would take the 1, for a byte.
-    is_whole = ByteSize.byte_string_re.fullmatch(text.strip())
+    is_complete = ByteSize.byte_string_re.fullmatch(text.strip())
     try:
-        size = TypeAdapter(ByteSize).validate_python(text.strip()) if is_whole else 0
+        size = TypeAdapter(ByteSize).validate_python(text.strip()) if is_complete else 0
     except ValidationError:
         size = 0
     if size < 1:
@@ -91,7 +91,7 @@ StorageAt = Annotated[
 GridName = Annotated[
     str,
     typer.Argument(
-        help="Name of a grid that was launched.", show_default=False, autocompletion=completion.grids
+        help="Name of a grid that was launched.", show_default=False, autocompletion=completion.complete_grids
     ),
 ]
 Superseded = Annotated[
@@ -105,7 +105,7 @@ AnyGridName = Annotated[
     typer.Argument(
         help="Name of a grid. [default: all of the storage]",
         show_default=False,
-        autocompletion=completion.grids,
+        autocompletion=completion.complete_grids,
     ),
 ]
 InProcess = Annotated[
@@ -150,24 +150,24 @@ class ScenarioOptions:
         int | None, typer.Option(help="Seed of everything random in the run; several: --seeds 0..4.")
     ] = None
 
-    def axes(self, **others: Any) -> dict[str, Any]:
+    def build_axes(self, **others: Any) -> dict[str, Any]:
         """Build the axes that the command line sets: the scenario's, and `others`, split at commas."""
         given = (others | vars(self)).items()
-        return {name: _values_in(value, f"--{name}") for name, value in given if value not in (None, [])}
+        return {name: _split_values(value, f"--{name}") for name, value in given if value not in (None, [])}
 
 
-def _values_in(given: Any, option: str) -> Any:
+def _split_values(given: Any, option: str) -> Any:
     """Split the values of an axis at commas; the path of the user's own images may contain commas."""
     from fedgrid.grids.presets.yaml_file import split_at_commas
 
     if isinstance(given, list):
         return [part for text in given for part in split_at_commas(text, f"{option} {text}")]
     is_several = isinstance(given, str) and "," in given and ":" not in given
-    return _values_in([given], option) if is_several else given
+    return _split_values([given], option) if is_several else given
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchSettings:
     """Options of a launch: where it finds what it needs, what it may use, and how it is shown."""
 
     plugins: Plugins = None
@@ -216,25 +216,25 @@ class Launch:
     ] = False
     as_json: AsJson = False
 
-    def options(self, **more: Any) -> "LaunchOptions":
+    def build_options(self, **more: Any) -> "LaunchOptions":
         """Build the options of the launch; `more` are those that only some commands have.
 
         Raises:
             ConfigError: if there is a limit for a round cache that is switched off.
         """
-        from fedgrid.engine.runtime.clients.placement import Request
+        from fedgrid.engine.runtime.clients.placement import PlacementRequest
         from fedgrid.engine.runtime.round_cache.files import CacheOptions
-        from fedgrid.grids.planning.options import LaunchOptions, trackers_in
+        from fedgrid.grids.planning.options import LaunchOptions, parse_trackers
 
         if self.cache_limit is not None and not self.cache:
             raise ConfigError("--cache-limit limits what --no-cache does not use: leave out one of the two")
         return LaunchOptions(
-            data_folder(self.data_dir),
-            request=Request(self.clients_per_actor, self.cpus_per_actor, self.gpus_per_actor),
+            find_data_folder(self.data_dir),
+            request=PlacementRequest(self.clients_per_actor, self.cpus_per_actor, self.gpus_per_actor),
             retries=self.retries,
             accept_changes=self.accept_changes,
             as_json=self.as_json,
             cache=CacheOptions(self.cache_limit) if self.cache else None,
-            trackers=trackers_in(self.track),
+            trackers=parse_trackers(self.track),
             **more,
         )

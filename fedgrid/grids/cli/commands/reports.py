@@ -8,8 +8,8 @@ import typer
 from fedgrid.grids.cli.commands.app import (
     FAILED,
     INTERRUPTED,
-    console,
-    data_folder,
+    create_console,
+    find_data_folder,
     open_storage,
     use_plugins,
 )
@@ -27,8 +27,8 @@ from fedgrid.grids.cli.commands.options import (
     Track,
     Trust,
 )
-from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.display.steps import Steps
+from fedgrid.grids.display.plain_console import print_plain
+from fedgrid.grids.display.steps import StepDisplay
 from fedgrid.grids.ray_cluster import address_space
 
 app = typer.Typer()
@@ -88,10 +88,10 @@ def report(
 ) -> None:
     """Write a grid's tables and figures (a web page, LaTeX, Markdown, csv, svg), also while it runs."""
     # Checked first: with too little, a library would end the process without a message.
-    address_space.check(address_space.REPORT)
-    shown = console()
-    with Steps(shown, quiet=as_json) as steps:
-        steps.say("Starting")
+    address_space.check_limit(address_space.REPORT_BYTES)
+    shown = create_console()
+    with StepDisplay(shown, quiet=as_json) as steps:
+        steps.begin_step("Starting")
         # Imported while the step is shown: matplotlib and what analyses need take seconds.
         from fedgrid.grids.cli.actions.analyses import list_analyses
         from fedgrid.grids.cli.actions.reports import read_drawing, read_target, write_report
@@ -156,10 +156,10 @@ def table(
     storage: StorageAt = "runs",
 ) -> None:
     """Print a table for a paper: algorithms by scenarios, or any axes, of the scores that you choose."""
-    address_space.check(address_space.REPORT)
-    shown = console()
-    with Steps(shown) as steps:
-        steps.say("Starting")
+    address_space.check_limit(address_space.REPORT_BYTES)
+    shown = create_console()
+    with StepDisplay(shown) as steps:
+        steps.begin_step("Starting")
         from fedgrid.grids.cli.actions.studies import print_tables
 
         print_tables(
@@ -200,20 +200,20 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Read a bundle, or the OCFL authors' archive, as runs of a grid."""
-    place, shown = open_storage(storage), console()
+    place, shown = open_storage(storage), create_console()
     if path.suffix == ".zip":
         from fedgrid.grids.bundles.imports import import_bundle
 
         import_bundle(path, name, place, as_json=as_json, console=shown)
         return
     from fedgrid.grids.archive.importing import import_archive
-    from fedgrid.grids.planning.options import trackers_in
+    from fedgrid.grids.planning.options import parse_trackers
 
     import_archive(
         path,
         name,
         place,
-        trackers_in(track),
+        parse_trackers(track),
         published_truth=published_truth,
         as_json=as_json,
         console=shown,
@@ -254,7 +254,7 @@ def analyse(
 
     Runs are not changed. After an interruption, the same command continues.
     """
-    from fedgrid.grids.analyses.command import analyse as analyse_runs
+    from fedgrid.grids.analyses.command import analyse_runs as analyse_runs
     from fedgrid.grids.cli.actions.analyses import find_analysis, read_options
 
     use_plugins(plugins)
@@ -263,9 +263,9 @@ def analyse(
         analysis,
         what,
         open_storage(storage),
-        data_folder(data_dir),
+        find_data_folder(data_dir),
         read_options(analysis, overrides or []),
-        console(),
+        create_console(),
         filters=where or (),
         in_process=in_process,
         dry_run=dry_run,
@@ -296,24 +296,24 @@ def make_bundle(
 
     Nothing in it tells who made it, or where: no log, path, address or name of a machine.
     """
-    address_space.check(address_space.REPORT)
-    shown = console()
-    with Steps(shown) as steps:
-        steps.say("Starting")
-        from fedgrid.engine.runtime.storage.user_files import absolute
+    address_space.check_limit(address_space.REPORT_BYTES)
+    shown = create_console()
+    with StepDisplay(shown) as steps:
+        steps.begin_step("Starting")
+        from fedgrid.engine.runtime.storage.user_files import make_absolute
         from fedgrid.grids.bundles.write import write_bundle
-        from fedgrid.grids.cli.actions.reports import write_pages
+        from fedgrid.grids.cli.actions.reports import write_all_figures
 
-        output = absolute(output, "--output")
+        output = make_absolute(output, "--output")
         count = write_bundle(
             what,
             open_storage(storage),
             where or [],
             output,
             with_models=models,
-            report=lambda name, staged, folder: write_pages(name, staged, folder, steps),
+            report=lambda name, staged, folder: write_all_figures(name, staged, folder, steps),
         )
-        steps.pause()
+        steps.remove_line()
         size = output.stat().st_size / 1e6
         print_plain(shown, f"{count} runs in {output}, {size:.1f} MB")
         print_plain(shown, f"To check it:  fedgrid bundle check {output}")
@@ -345,26 +345,26 @@ def check_bundle(
     it is no bundle or nothing can be tried.
     """
     from fedgrid.grids.bundles import check
-    from fedgrid.grids.cli.actions.reports import usual_page
+    from fedgrid.grids.cli.actions.reports import build_usual_page
     from fedgrid.grids.planning.options import LaunchOptions
 
     use_plugins(plugins)
     options = LaunchOptions(
-        data_folder(data_dir),
+        find_data_folder(data_dir),
         in_process=in_process,
         as_json=as_json,
         by_round=False,
         cache=None,
         trackers=(),
     )
-    shown = console()
-    with Steps(shown, quiet=True) as steps:
+    shown = create_console()
+    with StepDisplay(shown, quiet=True) as steps:
         same = check.check_bundle(
             path,
             open_storage(storage) if storage else None,
             options,
             shown,
-            lambda name, its: usual_page(name, its, steps).tables(),
+            lambda name, its: build_usual_page(name, its, steps).list_tables(),
             sample=None if every else sample,
             data=data or (),
             trust=trust,

@@ -10,26 +10,26 @@ import typer
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.cli.actions import completion
 from fedgrid.grids.cli.commands.app import (
-    console,
+    create_console,
     exit_with,
+    expand_groups,
     open_storage,
-    starting,
+    show_starting,
     use_plugins,
-    with_groups,
 )
 from fedgrid.grids.cli.commands.options import (
     Conditions,
     Dataset,
     DryRun,
     InProcess,
-    Launch,
+    LaunchSettings,
     Overrides,
     ScenarioOptions,
     Seeds,
     Trust,
     Yes,
 )
-from fedgrid.grids.display.plain import warn
+from fedgrid.grids.display.plain_console import warn
 
 app = typer.Typer()
 
@@ -37,7 +37,7 @@ app = typer.Typer()
 @app.command(
     epilog="Example: `fedgrid run --dataset mnist --split rotated --algorithm ocfl-hdbscan --seed 3`"
 )
-@with_groups
+@expand_groups
 def run(
     *,
     grid: Annotated[
@@ -46,7 +46,7 @@ def run(
             help="A preset (`fedgrid list presets` lists them), a YAML file, or a scenario, as in "
             "mnist-15-overlapping-balanced.",
             show_default=False,
-            autocompletion=completion.presets_and_files,
+            autocompletion=completion.complete_presets_and_files,
         ),
     ] = None,
     overrides: Overrides = None,
@@ -56,7 +56,7 @@ def run(
         list[str] | None,
         typer.Option(
             help="An algorithm of `fedgrid list algorithms`, or several with commas; may be repeated.",
-            autocompletion=completion.algorithms,
+            autocompletion=completion.complete_algorithms,
         ),
     ] = None,
     seeds: Seeds = None,
@@ -71,7 +71,7 @@ def run(
     name: Annotated[
         str | None, typer.Option(help="The grid's name. [default: the preset's or the file's]")
     ] = None,
-    launch: Launch,
+    launch: LaunchSettings,
     in_process: InProcess = False,
     imported: Annotated[
         list[str] | None,
@@ -94,22 +94,22 @@ def run(
 
     After an interruption, the same command continues: finished runs are not repeated.
     """
-    with starting(quiet=launch.as_json):
+    with show_starting(quiet=launch.as_json):
         from fedgrid.grids.execution.relaunch import run_failed
         from fedgrid.grids.execution.run import Launcher
         from fedgrid.grids.presets.load import load_grid
-        from fedgrid.grids.search.tuned import add_notes, read_tuned
+        from fedgrid.grids.search.tuned_settings import add_notes, read_tuned
 
         use_plugins(launch.plugins, trust=trust)
-    options = launch.options(in_process=in_process, fresh=fresh, imported=imported or ())
-    axes = scenario.axes(dataset=dataset, algorithm=algorithm)
+    options = launch.build_options(in_process=in_process, fresh=fresh, imported=imported or ())
+    axes = scenario.build_axes(dataset=dataset, algorithm=algorithm)
     if failed:
         # The failed runs are read from the storage, so options that describe runs would have no effect.
         if grid is None or axes or any((overrides, where, seeds, tuned, imported, fresh, dry_run)):
             raise ConfigError("--failed runs failed runs as they were launched: fedgrid run GRID --failed")
         launched = name or (Path(grid).stem if grid.endswith((".yaml", ".yml")) else grid)
         storage = open_storage(launch.storage)
-        exit_with(run_failed(launched, storage, options, console(), trust=trust))
+        exit_with(run_failed(launched, storage, options, create_console(), trust=trust))
     if grid is None and not axes and not overrides:
         raise ConfigError("nothing to run: name a preset (quickstart), a YAML file, or options; see --help")
     storage = open_storage(launch.storage)
@@ -127,14 +127,16 @@ def run(
     planned = add_notes(planned, searches)
     for note in planned.notes:
         warn(note)
-    launcher = Launcher(storage, options, console())
+    launcher = Launcher(storage, options, create_console())
     if dry_run:
-        launcher.plan(planned)
+        launcher.print_plan(planned)
         return
-    exit_with(launcher.run(planned, shows_scores=True, ask=None if yes else _ask))
+    exit_with(
+        launcher.run_unfinished(planned, shows_scores=True, confirm=None if yes else _confirm_consequence)
+    )
 
 
-def _ask(consequence: str) -> str:
+def _confirm_consequence(consequence: str) -> str:
     """Let the user confirm a consequence; return why the run is not to start, empty if the user agrees."""
     other = "--name OTHER makes this a grid of its own"
     if not sys.stdin.isatty():
@@ -153,7 +155,7 @@ def submit(
         typer.Argument(
             help="The grid, as for `fedgrid run`: a preset or a file.",
             show_default=False,
-            autocompletion=completion.presets_and_files,
+            autocompletion=completion.complete_presets_and_files,
         ),
     ],
     options: Annotated[
@@ -167,11 +169,13 @@ def submit(
     follow: Annotated[bool, typer.Option(help="Show the job's output until it ends.")] = True,
 ) -> None:
     """Run a grid on a cluster, as a Ray job that continues when this machine is switched off."""
-    from fedgrid.grids.submit.job import submit as start_job
+    from fedgrid.grids.submit.job import submit_job as start_job
 
     arguments = [grid, *(options or [])]
     name = Path(grid).stem
-    code = start_job(arguments, cluster=cluster, address=address, name=name, follow=follow, console=console())
+    code = start_job(
+        arguments, cluster=cluster, address=address, name=name, follow=follow, console=create_console()
+    )
     raise typer.Exit(code)
 
 
@@ -196,13 +200,13 @@ class SearchSettings:
         ),
     ] = False
 
-    def given(self) -> dict[str, Any]:
+    def list_given(self) -> dict[str, Any]:
         """List the settings that the command line gives, by name."""
         return {name: value for name, value in vars(self).items() if value is not None and value is not False}
 
 
 @app.command(epilog="Example: `fedgrid search sattler --dataset mnist --split rotated --trials 32`")
-@with_groups
+@expand_groups
 def search(
     *,
     what: Annotated[
@@ -210,7 +214,7 @@ def search(
         typer.Argument(
             help="An algorithm, or a YAML file with search: in it.",
             show_default=False,
-            autocompletion=completion.algorithms_and_files,
+            autocompletion=completion.complete_algorithms_and_files,
         ),
     ],
     overrides: Overrides = None,
@@ -238,7 +242,7 @@ def search(
     name: Annotated[
         str | None, typer.Option(help="The name for --tuned. [default: ALGORITHM-DATASET, or the file's]")
     ] = None,
-    launch: Launch,
+    launch: LaunchSettings,
     trust: Trust = False,
     in_process: InProcess = False,
     dry_run: Annotated[
@@ -252,28 +256,28 @@ def search(
     from fedgrid.grids.search.definition import load_search
     from fedgrid.grids.search.run import plan_search, run_search
 
-    options = launch.options(in_process=in_process)
+    options = launch.build_options(in_process=in_process)
     use_plugins(launch.plugins, trust=trust)
     definition = load_search(
         what,
-        scenario.axes(dataset=dataset),
+        scenario.build_axes(dataset=dataset),
         overrides or [],
         options.data_dir,
-        own=settings.given(),
+        own=settings.list_given(),
         name=name,
         base=base,
         filters=where or [],
         seeds=seeds,
-        also=space or [],
+        extra_settings=space or [],
     )
     if dry_run:
-        plan_search(definition, open_storage(launch.storage), options, console())
+        plan_search(definition, open_storage(launch.storage), options, create_console())
         return
-    exit_with(run_search(definition, open_storage(launch.storage), options, console()))
+    exit_with(run_search(definition, open_storage(launch.storage), options, create_console()))
 
 
 @app.command(epilog="Example: `fedgrid arena --with mine.py`")
-@with_groups
+@expand_groups
 def arena(
     *,
     overrides: Overrides = None,
@@ -309,7 +313,7 @@ def arena(
         int | None,
         typer.Option(min=1, help="Compute this many of the results that fedgrid keeps again, and compare."),
     ] = None,
-    launch: Launch,
+    launch: LaunchSettings,
     in_process: InProcess = False,
     dry_run: DryRun = False,
 ) -> None:
@@ -317,19 +321,19 @@ def arena(
 
     After an interruption, the same command continues.
     """
-    with starting(quiet=launch.as_json):
+    with show_starting(quiet=launch.as_json):
         from fedgrid.grids.arena.check import run_check
         from fedgrid.grids.arena.command import run_arena
         from fedgrid.grids.arena.definition import load_arena
-        from fedgrid.grids.arena.kept import read
         from fedgrid.grids.arena.plan import plan_arena
+        from fedgrid.grids.arena.stored_results import read_results
         from fedgrid.grids.execution.run import Launcher
         from fedgrid.grids.following.trackers import Trackers
         from fedgrid.grids.search.definition import Search
-        from fedgrid.grids.search.run import Advanced, advance
+        from fedgrid.grids.search.run import SearchAdvance, continue_search
         from fedgrid.grids.trackers.tracker import TrackedGrid
 
-        options = launch.options(in_process=in_process)
+        options = launch.build_options(in_process=in_process)
         use_plugins([*(own or []), *(launch.plugins or [])])
         definition = load_arena(
             name,
@@ -345,17 +349,17 @@ def arena(
             seeds=seeds,
             budget=fine_tune,
         )
-    launcher = Launcher(open_storage(launch.storage), options, console())
+    launcher = Launcher(open_storage(launch.storage), options, create_console())
     # Checks the trackers' names, also if nothing is left to run.
     Trackers(TrackedGrid(definition.name, launcher.storage), warn, options.trackers)
-    results = read()
+    results = read_results()
     if check is not None:
         exit_with(run_check(definition, results, check, launcher))
     if dry_run:
         plan_arena(definition, results, launcher)
         return
 
-    def advance_search(search: Search) -> Advanced:
-        return advance(search, launcher.storage, options, launcher.console)
+    def advance_search(search: Search) -> SearchAdvance:
+        return continue_search(search, launcher.storage, options, launcher.console)
 
     exit_with(run_arena(definition, results, launcher, advance_search))

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH
 from fedgrid.grids.explain.compute.saliency import check_mode
-from fedgrid.grids.explain.compute.settings import counts
+from fedgrid.grids.explain.compute.settings import list_counts
 
 Score: TypeAlias = Callable[[Tensor], Tensor]
 """Images (M, C, H, W) -> their scores, shape (M,)."""
@@ -33,7 +33,7 @@ class Curves:
     deletion: Tensor
 
 
-def class_score(module: nn.Module, target: int) -> Score:
+def build_class_score(module: nn.Module, target: int) -> Score:
     """Build a score from the softmax probability of a class; `module` must be in `eval` mode.
 
     Raises:
@@ -44,7 +44,7 @@ def class_score(module: nn.Module, target: int) -> Score:
     return lambda images: module(images).double().softmax(dim=1)[:, target]
 
 
-def order_of(map_HW: Tensor) -> Tensor:
+def sort_pixels(map_HW: Tensor) -> Tensor:
     """Sort the pixels, numbered row by row, by falling saliency, shape (P,); ties stay row by row.
 
     Raises:
@@ -55,13 +55,13 @@ def order_of(map_HW: Tensor) -> Tensor:
     return torch.argsort(map_HW.flatten(), descending=True, stable=True)
 
 
-def random_order(num_pixels: int, rng: np.random.Generator) -> Tensor:
+def draw_random_order(num_pixels: int, rng: np.random.Generator) -> Tensor:
     """Draw a random order of the pixels, shape (P,), which any map must beat."""
     return torch.from_numpy(rng.permutation(num_pixels))
 
 
 @torch.inference_mode()
-def curves(
+def compute_curves(
     score: Score, image_CHW: Tensor, baseline_CHW: Tensor, orders: Sequence[Tensor], step: int
 ) -> list[Curves]:
     """Compute the curves of an image for several orders of its pixels.
@@ -82,7 +82,7 @@ def curves(
     Raises:
         ConfigError: `step` does not fit the image.
     """
-    at = counts(image_CHW[0].numel(), step)
+    at = list_counts(image_CHW[0].numel(), step)
     # The inverse of an order: the rank of each pixel says at which step it is exchanged.
     ranks = torch.stack([torch.argsort(order) for order in orders]).to(image_CHW.device)
     points = [(0, 0), (0, at[-1])]
@@ -92,7 +92,7 @@ def curves(
     mixtures += [(place, count, False) for place, count in points[2:]]
     scores = torch.cat(
         [
-            score(_mix(image_CHW, baseline_CHW, ranks, mixtures[start : start + TEST_BATCH]))
+            score(_mix_images(image_CHW, baseline_CHW, ranks, mixtures[start : start + TEST_BATCH]))
             for start in range(0, len(mixtures), TEST_BATCH)
         ]
     ).to("cpu", torch.float64)
@@ -115,7 +115,7 @@ def score_image(
     """Score the order of a map, and a random one that `rng` draws.
 
     Args:
-        score: Score as of `class_score`.
+        score: Score as of `build_class_score`.
         image_CHW: The image, float32.
         baseline_CHW: Values of absent pixels; the same shape.
         map_HW: The image's saliency.
@@ -130,8 +130,8 @@ def score_image(
         ConfigError: `step` does not fit the image.
         ValueError: The map has NaN.
     """
-    orders = (order_of(map_HW), random_order(map_HW.numel(), rng).to(map_HW.device))
-    by_map, by_chance = curves(score, image_CHW, baseline_CHW, orders, step)
+    orders = (sort_pixels(map_HW), draw_random_order(map_HW.numel(), rng).to(map_HW.device))
+    by_map, by_chance = compute_curves(score, image_CHW, baseline_CHW, orders, step)
     by_name = {
         "insertion": by_map.insertion,
         "deletion": by_map.deletion,
@@ -139,7 +139,7 @@ def score_image(
         "random_deletion": by_chance.deletion,
     }
     return {
-        **{name: auc(curve) for name, curve in by_name.items()},
+        **{name: compute_auc(curve) for name, curve in by_name.items()},
         "p_full": float(by_map.insertion[-1]),
         "p_base": float(by_map.insertion[0]),
         "empty": bool(map_HW.max() == map_HW.min()),
@@ -148,12 +148,12 @@ def score_image(
     }
 
 
-def auc(curve: Tensor) -> float:
+def compute_auc(curve: Tensor) -> float:
     """Compute the area under a curve, its points spread evenly over [0, 1]."""
     return float(torch.trapezoid(curve)) / (len(curve) - 1)
 
 
-def _mix(
+def _mix_images(
     image_CHW: Tensor, baseline_CHW: Tensor, ranks: Tensor, mixtures: Sequence[tuple[int, int, bool]]
 ) -> Tensor:
     """Mix the image with its baseline, shape (M, C, H, W), with or without the first pixels of an order."""

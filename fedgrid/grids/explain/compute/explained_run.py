@@ -17,17 +17,17 @@ from torch.nn import functional
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.federation.seeds import generator
-from fedgrid.engine.runtime.run.served import ServedModels
-from fedgrid.grids.explain.compute.curves import class_score, score_image
+from fedgrid.engine.federation.seeds import make_generator
+from fedgrid.engine.runtime.run.served_models import ServedModels
+from fedgrid.grids.explain.compute.curves import build_class_score, score_image
 from fedgrid.grids.explain.compute.records import SCHEMA, Row
-from fedgrid.grids.explain.compute.saliency import Saliency, grad_cam, input_gradients
-from fedgrid.grids.explain.compute.samples import SERVER, Sample, SampleSource, position_of, samples
-from fedgrid.grids.explain.compute.settings import Baseline, Explaining, named_layer
+from fedgrid.grids.explain.compute.saliency import Saliency, compute_input_gradients, grad_cam
+from fedgrid.grids.explain.compute.samples import SERVER, Sample, SampleSource, draw_samples, find_position
+from fedgrid.grids.explain.compute.settings import Baseline, ExplanationSettings, find_named_layer
 
 KERNEL, DEVIATION = 11, 5.0
 """Width and deviation, in pixels, of the Gaussian blur of RISE's insertion curve."""
-SHOWN = 1
+NUM_STORED_MAPS = 1
 """Images of each client whose maps are stored."""
 
 
@@ -35,7 +35,7 @@ def explain_run(
     config: RunConfig,
     run_state: RunState,
     data_dir: Path,
-    settings: Explaining,
+    settings: ExplanationSettings,
     device: str = "cpu",
 ) -> pa.Table:
     """Explain the images of one distribution.
@@ -55,20 +55,20 @@ def explain_run(
         DataError: The images are missing.
     """
     served = ServedModels(config, run_state, data_dir, device)
-    layer = named_layer(config.model, served.inputs)
+    layer = find_named_layer(config.model, served.inputs)
     # The worker may wrap the model, which prefixes the names of layers.
     layer = layer and served.worker.layer_prefix + layer
-    pixels = settings.pixels(int(np.prod(served.inputs.shape[1:])))
+    pixels = settings.compute_step(int(np.prod(served.inputs.shape[1:])))
     source = SampleSource(
         served.partition, served.labels_K, served.num_server_images, config.root_seed, config.run_id
     )
     rows: list[Row] = []
-    for sample in samples(settings, source):
-        module = _module(settings, sample, served)
-        colour_C = mean_colour(served.training_images(sample.client))
+    for sample in draw_samples(settings, source):
+        module = _build_module(settings, sample, served)
+        colour_C = compute_mean_colour(served.load_training_images(sample.client))
         explainer = Explainer(settings, module, layer, pixels, config.root_seed, colour_C)
-        with served.worker.numerics():
-            rows += _rows(sample, explainer, served)
+        with served.worker.fix_worker_numerics():
+            rows += _build_rows(sample, explainer, served)
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
@@ -76,7 +76,7 @@ def explain_run(
 class Explainer:
     """Explains images by one model, each on its own."""
 
-    settings: Explaining
+    settings: ExplanationSettings
     module: nn.Module
     """The model in `eval` mode."""
     layer: str | None
@@ -86,7 +86,7 @@ class Explainer:
     seed: int
     colour_C: Tensor
 
-    def row(self, image_CHW: Tensor, label: int, rng: np.random.Generator, *, shown: bool) -> Row:
+    def explain_image(self, image_CHW: Tensor, label: int, rng: np.random.Generator, *, shown: bool) -> Row:
         """Explain one image.
 
         Args:
@@ -100,72 +100,74 @@ class Explainer:
         """
         published = self.settings.as_published
         kind = "black" if published else self.settings.baseline
-        baseline_CHW = baseline_of(kind, image_CHW, self.colour_C)
+        baseline_CHW = build_baseline(kind, image_CHW, self.colour_C)
         with torch.inference_mode():
             # One image in a pass: the last bits depend on the other images of a batch.
-            logits, of_baseline = (self.module(input_CHW[None])[0] for input_CHW in (image_CHW, baseline_CHW))
+            logits, baseline_logits = (
+                self.module(input_CHW[None])[0] for input_CHW in (image_CHW, baseline_CHW)
+            )
         prediction = int(logits.argmax())
         row: Row = {
             "label": label,
             "prediction": prediction,
-            "base_prediction": int(of_baseline.argmax()),
+            "base_prediction": int(baseline_logits.argmax()),
         }
         # As published the map is of the label, although the curves follow the prediction.
-        saliency = self._map(image_CHW, label if published else prediction)
+        saliency = self._compute_map(image_CHW, label if published else prediction)
         map_HW = saliency.maps_NHW[0]
         if not bool(torch.isfinite(logits).all() and torch.isfinite(map_HW).all()):
             return row
-        score = class_score(self.module, prediction)
+        score = build_class_score(self.module, prediction)
         row |= score_image(score, image_CHW, baseline_CHW, map_HW, self.pixels, rng)
         row |= {
             "map_largest": float(saliency.largest_N[0]),
             "map_values": len(np.unique(map_HW.cpu().numpy())),
         }
         if shown:
-            row |= {"map": _bytes(map_HW), "pixels": _bytes(image_CHW)}
+            row |= {"map": _to_bytes(map_HW), "pixels": _to_bytes(image_CHW)}
         return row
 
-    def _map(self, image_CHW: Tensor, target: int) -> Saliency:
+    def _compute_map(self, image_CHW: Tensor, target: int) -> Saliency:
         """Compute the saliency map of an image for a class."""
         image_1CHW, target_1 = image_CHW[None], torch.tensor([target])
         if self.layer is None:
-            return input_gradients(self.module, image_1CHW, target_1)
+            return compute_input_gradients(self.module, image_1CHW, target_1)
         return grad_cam(self.module, self.layer, image_1CHW, target_1)
 
 
-def _rows(sample: Sample, explainer: Explainer, served: ServedModels) -> Iterator[Row]:
+def _build_rows(sample: Sample, explainer: Explainer, served: ServedModels) -> Iterator[Row]:
     """Yield the row of each image of a sample."""
     images = zip(sample.holder_N.tolist(), sample.place_N.tolist(), sample.trained_on_N.tolist(), strict=True)
     for number, (place_holder, place, trained_on) in enumerate(images):
         holder = None if place_holder == SERVER else place_holder
-        image_CHW, label = served.image(holder, place)
+        image_CHW, label = served.load_image(holder, place)
         # The seed has neither algorithm nor model: the random order of an image is the same for all of them.
-        rng = generator(explainer.seed, f"random order of image {place}", client=place_holder)
+        rng = make_generator(explainer.seed, f"random order of image {place}", client=place_holder)
         yield {
             "client": sample.client,
             "cluster": sample.cluster,
             "holder": holder,
             "place": place,
-            "position": position_of(served.partition, place_holder, place),
+            "position": find_position(served.partition, place_holder, place),
             "trained_on": trained_on,
-            **explainer.row(image_CHW, label, rng, shown=number < SHOWN),
+            **explainer.explain_image(image_CHW, label, rng, shown=number < NUM_STORED_MAPS),
         }
 
 
-def _module(settings: Explaining, sample: Sample, served: ServedModels) -> nn.Module:
+def _build_module(settings: ExplanationSettings, sample: Sample, served: ServedModels) -> nn.Module:
     """Build the module that explains a sample."""
     if settings.as_published and settings.on == "others":
         outside = np.flatnonzero(served.labels_K != sample.cluster).tolist()
-        return served.mean_module(sample.client, outside)
-    return served.module(sample.client)
+        return served.load_mean_module(sample.client, outside)
+    return served.load_module(sample.client)
 
 
-def _bytes(values: Tensor) -> bytes:
+def _to_bytes(values: Tensor) -> bytes:
     """Convert values of [0, 1] to bytes of 0 to 255, in index order."""
     return bytes((values * 255).round().to(torch.uint8).cpu().numpy().tobytes())
 
 
-def mean_colour(images_NCHW: Tensor) -> Tensor:
+def compute_mean_colour(images_NCHW: Tensor) -> Tensor:
     """Compute the mean of each channel of uint8 images, float32 in [0, 1], shape (C,).
 
     Sums of integers have the same bits in any order.
@@ -174,16 +176,16 @@ def mean_colour(images_NCHW: Tensor) -> Tensor:
     return (sums_C / (images_NCHW.numel() / images_NCHW.shape[1]) / 255).float()
 
 
-def baseline_of(kind: Baseline, image_CHW: Tensor, colour_C: Tensor) -> Tensor:
+def build_baseline(kind: Baseline, image_CHW: Tensor, colour_C: Tensor) -> Tensor:
     """Build the baseline of an image of [0, 1], of its shape."""
     if kind == "black":
         return torch.zeros_like(image_CHW)
     if kind == "mean":
         return colour_C.view(-1, 1, 1).expand_as(image_CHW).contiguous()
-    return blurred(image_CHW)
+    return blur_image(image_CHW)
 
 
-def blurred(image_CHW: Tensor) -> Tensor:
+def blur_image(image_CHW: Tensor) -> Tensor:
     """Blur an image with a Gaussian.
 
     Pixels outside the image have no weight, so that a constant image stays the same.

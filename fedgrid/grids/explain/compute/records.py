@@ -4,7 +4,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from fedgrid.record_columns import RecordColumn, schema_of
+from fedgrid.record_columns import RecordColumn, build_schema
 
 CURVES = {
     "insertion": "when the pixels are put in, most important first",
@@ -46,6 +46,6 @@ COLUMNS = (
     ),
 )
 """Columns of the records. All but the first nine are null if the model gives no finite numbers."""
-SCHEMA = schema_of(COLUMNS)
+SCHEMA = build_schema(COLUMNS)
 
 Row: TypeAlias = dict[str, Any]

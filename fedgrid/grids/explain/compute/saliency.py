@@ -17,7 +17,7 @@ from captum import attr
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedgrid.engine.federation.errors import ConfigError, hint
+from fedgrid.engine.federation.errors import ConfigError, suggest_name
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,16 @@ class Saliency:
     """Greatest value of each map before it was scaled, float32."""
 
 
-def feature_layer(module: nn.Module, image_CHW: Tensor) -> str | None:
+def find_feature_layer(module: nn.Module, image_CHW: Tensor) -> str | None:
     """Find the last layer whose output is a feature map of more than one pixel.
 
     Returns:
-        Its name; None if the model has none, as a perceptron: `input_gradients` explains it.
+        Its name; None if the model has none, as a perceptron: `compute_input_gradients` explains it.
     """
     check_mode(module)
     called: list[str] = []
 
-    def note(name: str) -> Callable[..., None]:
+    def build_hook(name: str) -> Callable[..., None]:
         """Build a hook that lists a layer by its name."""
 
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
@@ -50,7 +50,7 @@ def feature_layer(module: nn.Module, image_CHW: Tensor) -> str | None:
         return hook
 
     # Forward hooks report the order of use, which may differ from that of the definition.
-    hooks = [layer.register_forward_hook(note(name)) for name, layer in module.named_modules() if name]
+    hooks = [layer.register_forward_hook(build_hook(name)) for name, layer in module.named_modules() if name]
     try:
         with torch.inference_mode():
             module(image_CHW[None])
@@ -65,7 +65,7 @@ def grad_cam(module: nn.Module, layer: str, images_NCHW: Tensor, targets_N: Tens
 
     Args:
         module: Model that maps images to logits, in `eval` mode.
-        layer: Name of a layer of the module whose output is a feature map, as from `feature_layer`; of a
+        layer: Name of a layer of the module whose output is a feature map, as from `find_feature_layer`; of a
             layer that is used several times, the last use.
         images_NCHW: Inputs of the module, float32.
         targets_N: Classes, int64.
@@ -74,13 +74,13 @@ def grad_cam(module: nn.Module, layer: str, images_NCHW: Tensor, targets_N: Tens
         ValueError: The module is in `train` mode.
         ConfigError: There is no such layer, or its output is no feature map.
     """
-    rectified_N1hw = unrectified_maps(module, layer, images_NCHW, targets_N).relu()[:, None]
+    rectified_N1hw = compute_unrectified_maps(module, layer, images_NCHW, targets_N).relu()[:, None]
     size = images_NCHW.shape[2:]
     enlarged_N1HW = functional.interpolate(rectified_N1hw, size=size, mode="bilinear", align_corners=False)
-    return _scale(enlarged_N1HW[:, 0], rectified_N1hw.amax(dim=(1, 2, 3)))
+    return _scale_maps(enlarged_N1HW[:, 0], rectified_N1hw.amax(dim=(1, 2, 3)))
 
 
-def unrectified_maps(module: nn.Module, layer: str, images_NCHW: Tensor, targets_N: Tensor) -> Tensor:
+def compute_unrectified_maps(module: nn.Module, layer: str, images_NCHW: Tensor, targets_N: Tensor) -> Tensor:
     """Compute the maps that `grad_cam` rectifies: weighted sums of feature maps, shape (N, h, w).
 
     Args:
@@ -94,7 +94,7 @@ def unrectified_maps(module: nn.Module, layer: str, images_NCHW: Tensor, targets
         ConfigError: There is no such layer, or its output is no feature map.
     """
     check_mode(module)
-    part = _layer(module, layer)
+    part = _find_layer(module, layer)
     activation = attr.LayerActivation(module, part)
     gradient = attr.LayerGradientXActivation(module, part, multiply_by_inputs=False)
     maps = []
@@ -112,7 +112,7 @@ def unrectified_maps(module: nn.Module, layer: str, images_NCHW: Tensor, targets
     return torch.stack(maps).detach()
 
 
-def input_gradients(module: nn.Module, images_NCHW: Tensor, targets_N: Tensor) -> Saliency:
+def compute_input_gradients(module: nn.Module, images_NCHW: Tensor, targets_N: Tensor) -> Saliency:
     """Compute the greatest absolute gradient of the target's logit over the channels of each pixel.
 
     Raises:
@@ -127,15 +127,17 @@ def input_gradients(module: nn.Module, images_NCHW: Tensor, targets_N: Tensor) -
             for image_CHW, target in zip(images_NCHW, targets_N.tolist(), strict=True)
         ]
     )
-    return _scale(maps_NHW, maps_NHW.amax(dim=(1, 2)))
+    return _scale_maps(maps_NHW, maps_NHW.amax(dim=(1, 2)))
 
 
-def _layer(module: nn.Module, name: str) -> nn.Module:
+def _find_layer(module: nn.Module, name: str) -> nn.Module:
     """Find a layer by its name."""
     layers: dict[str, nn.Module] = dict(module.named_modules())
     if not name or name not in layers:
         others = [other for other in layers if other]
-        raise ConfigError(f"no layer '{name}' in the model; {hint(name, others)}known: {', '.join(others)}")
+        raise ConfigError(
+            f"no layer '{name}' in the model; {suggest_name(name, others)}known: {', '.join(others)}"
+        )
     return layers[name]
 
 
@@ -149,7 +151,7 @@ def check_mode(module: nn.Module) -> None:
         raise ValueError("the model is in train mode: BatchNorm would see half-black images; call .eval()")
 
 
-def _scale(maps_NHW: Tensor, largest_N: Tensor) -> Saliency:
+def _scale_maps(maps_NHW: Tensor, largest_N: Tensor) -> Saliency:
     """Shift each map to a least value of 0, and divide it by its greatest."""
     shifted_NHW = maps_NHW - maps_NHW.amin(dim=(1, 2), keepdim=True)
     range_N11 = shifted_NHW.amax(dim=(1, 2), keepdim=True)

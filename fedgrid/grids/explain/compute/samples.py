@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.engine.federation.data.partition import Partition, Positions
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.seeds import generator
-from fedgrid.grids.explain.compute.settings import Explaining
+from fedgrid.engine.federation.seeds import make_generator
+from fedgrid.grids.explain.compute.settings import ExplanationSettings
 
 SERVER = -1
 """Holder of the server's images."""
@@ -55,7 +55,7 @@ class SampleSource:
     """Id of the run, which makes its draws its own, as published."""
 
 
-def samples(settings: Explaining, source: SampleSource) -> list[Sample]:
+def draw_samples(settings: ExplanationSettings, source: SampleSource) -> list[Sample]:
     """Draw the samples of a run: of each client, or as published of each cluster.
 
     A client has no images of others if all clients are in its cluster. A cluster may have fewer images than
@@ -66,59 +66,64 @@ def samples(settings: Explaining, source: SampleSource) -> list[Sample]:
     """
     if settings.as_published:
         firsts = np.unique(source.labels_K, return_index=True)[1]
-        drawn = [_of_cluster(settings, source, int(client)) for client in firsts]
+        drawn = [_draw_cluster_sample(settings, source, int(client)) for client in firsts]
     else:
-        drawn = [_of_client(settings, source, client) for client in range(source.partition.num_clients)]
+        drawn = [
+            _draw_client_sample(settings, source, client) for client in range(source.partition.num_clients)
+        ]
     return [sample for sample in drawn if sample is not None]
 
 
-def _of_client(settings: Explaining, source: SampleSource, client: int) -> Sample | None:
+def _draw_client_sample(settings: ExplanationSettings, source: SampleSource, client: int) -> Sample | None:
     """Draw the sample of a client; None if there are no images of others."""
     test_K = source.partition.test_K
     if settings.on == "server":
-        rng = generator(source.seed, "explained server images", client=client)
-        candidates = _all([SERVER], [source.server_images])
+        rng = make_generator(source.seed, "explained server images", client=client)
+        candidates = _list_images([SERVER], [source.server_images])
     elif settings.on == "members":
-        rng = generator(source.seed, "explained images", client=client)
-        candidates = _all([client], [len(test_K[client])])
+        rng = make_generator(source.seed, "explained images", client=client)
+        candidates = _list_images([client], [len(test_K[client])])
     else:
-        rng = generator(source.seed, "explained images of others", client=client)
+        rng = make_generator(source.seed, "explained images of others", client=client)
         others = [other for other in range(len(test_K)) if other != client]
-        candidates = _all(others, [len(test_K[other]) for other in others])
+        candidates = _list_images(others, [len(test_K[other]) for other in others])
     # The order is drawn before the cluster's images are removed: the draw is the same for every algorithm.
     candidates = candidates[:, rng.permutation(candidates.shape[1])]
     if settings.on == "others":
         candidates = candidates[:, source.labels_K[candidates[0]] != source.labels_K[client]]
         if not candidates.shape[1]:
             return None
-    count, held = settings.images, candidates.shape[1]
-    if count > held:
+    count, available = settings.images, candidates.shape[1]
+    if count > available:
         raise ConfigError(
-            f"images={count}: client {client} has {held} images of {settings.on}; take at most {held}"
+            f"images={count}: client {client} has {available} images of {settings.on}; take at most "
+            f"{available}"
         )
-    return _sample(source, client, candidates[:, :count])
+    return _build_sample(source, client, candidates[:, :count])
 
 
-def _of_cluster(settings: Explaining, source: SampleSource, client: int) -> Sample | None:
+def _draw_cluster_sample(settings: ExplanationSettings, source: SampleSource, client: int) -> Sample | None:
     """Draw the sample of a cluster, as published; None if there are no images of others."""
     cluster = int(source.labels_K[client])
     inside_K = source.labels_K == cluster
     if settings.on == "server":
-        rng = generator(source.seed, "explained server images")
-        candidates = _all([SERVER], [source.server_images])
+        rng = make_generator(source.seed, "explained server images")
+        candidates = _list_images([SERVER], [source.server_images])
     else:
         # The id of the run is part of the seed: as published each run draws images of its own.
-        rng = generator(source.seed, f"explained images of {settings.on} of {source.run_id}", client=cluster)
+        rng = make_generator(
+            source.seed, f"explained images of {settings.on} of {source.run_id}", client=cluster
+        )
         chosen = inside_K if settings.on == "members" else ~inside_K
         holders = np.flatnonzero(chosen).tolist()
         if not holders:
             return None
-        candidates = _all(holders, [len(source.partition.test_K[holder]) for holder in holders])
+        candidates = _list_images(holders, [len(source.partition.test_K[holder]) for holder in holders])
     candidates = candidates[:, rng.permutation(candidates.shape[1])]
-    return _sample(source, client, candidates[:, : settings.images])
+    return _build_sample(source, client, candidates[:, : settings.images])
 
 
-def _sample(source: SampleSource, client: int, chosen: NDArray[np.int64]) -> Sample:
+def _build_sample(source: SampleSource, client: int, chosen: NDArray[np.int64]) -> Sample:
     """Build the sample of a client's model; `chosen` are holders and places, shape (2, N)."""
     holder_N, place_N = chosen
     cluster = int(source.labels_K[client])
@@ -127,7 +132,7 @@ def _sample(source: SampleSource, client: int, chosen: NDArray[np.int64]) -> Sam
     trained = np.unique(np.concatenate([source.partition.train_K[member] for member in members.tolist()]))
     seen_N = np.array(
         [
-            (position := position_of(source.partition, holder, place)) is not None
+            (position := find_position(source.partition, holder, place)) is not None
             and bool(np.isin(position, trained))
             for holder, place in zip(holder_N.tolist(), place_N.tolist(), strict=True)
         ]
@@ -135,14 +140,14 @@ def _sample(source: SampleSource, client: int, chosen: NDArray[np.int64]) -> Sam
     return Sample(client, cluster, holder_N, place_N, seen_N)
 
 
-def position_of(partition: Partition, holder: int, place: int) -> int | None:
+def find_position(partition: Partition, holder: int, place: int) -> int | None:
     """Find an image's position in the pool of training images; None for an official test image."""
     if holder == SERVER or partition.is_official:
         return None
     return int(partition.test_K[holder][place])
 
 
-def _all(holders: Sequence[int], counts: Sequence[int]) -> Positions:
+def _list_images(holders: Sequence[int], counts: Sequence[int]) -> Positions:
     """List holder and place of all images of several holders, shape (2, N)."""
     return np.concatenate(
         [

@@ -5,7 +5,7 @@ from hashlib import sha256
 from typing import Literal
 
 from fedgrid.algorithms.contract.section import PositiveInt, Section
-from fedgrid.engine.federation.errors import ConfigError, unknown
+from fedgrid.engine.federation.errors import ConfigError, unknown_name_error
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.federation.inputs import Inputs
 from fedgrid.engine.federation.models.registry import INPUT, MODELS
@@ -24,7 +24,7 @@ PUBLISHED_IMAGES, PUBLISHED_PIXELS, PUBLISHED_BATCH = 350, 10, 32
 """Images of a cluster, pixels exchanged at a time, and images of a batch, of the OCFL journal paper."""
 
 
-class Explaining(Section):
+class ExplanationSettings(Section):
     """Settings with which one distribution of images is explained after one round of a run.
 
     As published, images are drawn for each cluster, and again for each algorithm; the map is of the label and
@@ -51,19 +51,19 @@ class Explaining(Section):
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return f"{self.on}-{sha256(text.encode()).hexdigest()[:12]}"
 
-    def pixels(self, num_pixels: int) -> int:
+    def compute_step(self, num_pixels: int) -> int:
         """Compute how many of an image's pixels are exchanged at a time.
 
         Raises:
             ConfigError: There are more steps than pixels.
         """
         if not self.as_published:
-            return pixels_a_step(num_pixels, self.steps)
+            return compute_pixels_per_step(num_pixels, self.steps)
         check_step(num_pixels, PUBLISHED_PIXELS)
         return PUBLISHED_PIXELS
 
 
-def pixels_a_step(num_pixels: int, num_steps: int) -> int:
+def compute_pixels_per_step(num_pixels: int, num_steps: int) -> int:
     """Compute the pixels to exchange at a time so that at most `num_steps` steps are enough.
 
     Raises:
@@ -75,7 +75,7 @@ def pixels_a_step(num_pixels: int, num_steps: int) -> int:
     return -(-num_pixels // num_steps)
 
 
-def counts(num_pixels: int, step: int) -> tuple[int, ...]:
+def list_counts(num_pixels: int, step: int) -> tuple[int, ...]:
     """Compute the number of exchanged pixels at each of the K + 1 points: 0, `step`, ..., P.
 
     Raises:
@@ -97,7 +97,7 @@ def check_step(num_pixels: int, step: int) -> None:
         )
 
 
-def named_layer(model: str, inputs: Inputs) -> str | None:
+def find_named_layer(model: str, inputs: Inputs) -> str | None:
     """Find the layer that is explained; None if the pixels are, by input gradients.
 
     Args:
@@ -108,25 +108,25 @@ def named_layer(model: str, inputs: Inputs) -> str | None:
         ConfigError: There is no such model, or its definition does not name a layer.
     """
     if model not in MODELS:
-        raise unknown("model", model, MODELS)
+        raise unknown_name_error("model", model, MODELS)
     named = MODELS[model].saliency_layer
     if named is None:
-        advice = _advice(model, inputs)
+        advice = _suggest_layer(model, inputs)
         raise ConfigError(
             f"model '{model}' does not say which layer is explained: give its ModelEntry {advice}"
         )
     return None if named == INPUT else named
 
 
-def _advice(model: str, inputs: Inputs) -> str:
+def _suggest_layer(model: str, inputs: Inputs) -> str:
     """Suggest the layer that a model's entry should name."""
     # Importing torch takes seconds.
     import torch
 
-    from fedgrid.engine.federation.models.flat_vectors import blank
-    from fedgrid.grids.explain.compute.saliency import feature_layer
+    from fedgrid.engine.federation.models.flat_vectors import build_blank
+    from fedgrid.grids.explain.compute.saliency import find_feature_layer
 
-    layer = feature_layer(blank(model, inputs, 2).eval(), torch.zeros(inputs.shape))
+    layer = find_feature_layer(build_blank(model, inputs, 2).eval(), torch.zeros(inputs.shape))
     if layer is None:
         return f"saliency_layer='{INPUT}' (input gradients: it has no feature map)"
     return f"saliency_layer='{layer}' (its last feature map)"

@@ -14,9 +14,9 @@ import pyarrow as pa
 from fedgrid.engine.runtime.integrity.tables import read_table
 from fedgrid.grids.analyses.analysis import JobResult
 from fedgrid.grids.explain.compute.records import CURVES, SCHEMA
-from fedgrid.grids.explain.compute.settings import PUBLISHED_BATCH, Explaining
+from fedgrid.grids.explain.compute.settings import PUBLISHED_BATCH, ExplanationSettings
 from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.explained.scores import AGAINST, DISTRIBUTIONS, Explained
+from fedgrid.tracking.explained.scores import BASELINE, DISTRIBUTIONS, ExplanationMeans
 from fedgrid.tracking.scoring.run import Run, Scenario
 
 RECORDS = ".parquet"
@@ -65,7 +65,7 @@ class ShownMap:
     classes: tuple[str, ...] = ()
     """Names of the classes; empty if they have numbers only."""
 
-    def class_name(self, label: int) -> str:
+    def find_class_name(self, label: int) -> str:
         """Find the name of a class, its number if it has none."""
         return self.classes[label] if 0 <= label < len(self.classes) else str(label)
 
@@ -74,7 +74,7 @@ class ShownMap:
 class ExplainedGrid:
     """The explanations of a grid's runs, all by the same settings."""
 
-    explained: tuple[Explained, ...]
+    explained: tuple[ExplanationMeans, ...]
     """Means of each model."""
     bands: tuple[Band, ...] = ()
     shown: tuple[ShownMap, ...] = ()
@@ -105,14 +105,14 @@ class JobRecords:
     """The records of a job."""
 
     run: Run
-    settings: Explaining
+    settings: ExplanationSettings
     table: pa.Table
     shape: tuple[int, int, int]
     """Channels, height and width of an image."""
     classes: tuple[str, ...] = ()
     """Names of the classes; empty if they have numbers only."""
 
-    def column(self, name: str) -> Array:
+    def read_column(self, name: str) -> Array:
         """Convert a column of numbers to an array, shape (N,); nulls are NaN."""
         return np.array(
             [nan if value is None else value for value in self.table[name].to_pylist()], np.float64
@@ -130,7 +130,7 @@ def read_result(result: JobResult) -> JobRecords:
     return JobRecords(result.run, result.job.settings, table, tuple(result.about["shape"]), names)
 
 
-def summarise(read: Sequence[JobRecords], missing: int = 0) -> ExplainedGrid:
+def summarise_records(read: Sequence[JobRecords], missing: int = 0) -> ExplainedGrid:
     """Summarise records, all of one style, as a report shows them.
 
     Args:
@@ -144,16 +144,16 @@ def summarise(read: Sequence[JobRecords], missing: int = 0) -> ExplainedGrid:
         names = ", ".join(dict.fromkeys(job.run.algorithm for job in without))
         lacking.append(f"No images of others, as all clients are in one cluster: {names}.")
     return ExplainedGrid(
-        explained=tuple(model for job in read for model in _models(job)),
-        bands=tuple(_bands(read)),
-        shown=tuple(_shown(read)),
-        excess=_excess(read),
-        about=_about(read) if read else "",
+        explained=tuple(model for job in read for model in _summarise_models(job)),
+        bands=tuple(_summarise_bands(read)),
+        shown=tuple(_select_maps(read)),
+        excess=_collect_excess(read),
+        about=_describe_settings(read) if read else "",
         lacking=tuple(lacking),
     )
 
 
-def _about(read: Sequence[JobRecords]) -> str:
+def _describe_settings(read: Sequence[JobRecords]) -> str:
     """Describe how images were explained in a sentence; a warning if that differs between algorithms."""
     cells: dict[tuple[Any, ...], set[str]] = {}
     for job in read:
@@ -162,26 +162,26 @@ def _about(read: Sequence[JobRecords]) -> str:
     if any(len(kinds) > 1 for kinds in cells.values()):
         return "Algorithms of one scenario were explained with different settings: do not compare them."
     settings = [job.settings for job in read]
-    images, rounds = (_range([getattr(one, name) for one in settings]) for name in ("images", "round"))
+    images, rounds = (_format_range([getattr(one, name) for one in settings]) for name in ("images", "round"))
     if settings[0].as_published:
         return (
             f"As published, after round {rounds}: at most {images} images of each cluster, a map of the "
             "label, curves of the prediction, black pixels, 10 a step; batches of 32 and clusters are equal."
         )
-    steps = _range([one.steps for one in settings])
+    steps = _format_range([one.steps for one in settings])
     return (
         f"{images} images of each client, explained by the model that it is served after round {rounds}: map "
         f"and curves of the prediction, at most {steps} steps, absent pixels "
-        f"{' or '.join(dict.fromkeys(map(_baseline, settings)))}."
+        f"{' or '.join(dict.fromkeys(map(_describe_baseline, settings)))}."
     )
 
 
-def _range(values: Sequence[int]) -> str:
+def _format_range(values: Sequence[int]) -> str:
     """Format the least and the greatest of numbers, or the one that all have."""
     return str(values[0]) if min(values) == max(values) else f"{min(values)} to {max(values)}"
 
 
-def _baseline(kind: Explaining) -> str:
+def _describe_baseline(kind: ExplanationSettings) -> str:
     """Describe absent pixels."""
     words = {
         "mean": "of the mean colour of the client's training images",
@@ -191,24 +191,24 @@ def _baseline(kind: Explaining) -> str:
     return words[kind.baseline]
 
 
-def _models(job: JobRecords) -> Iterator[Explained]:
+def _summarise_models(job: JobRecords) -> Iterator[ExplanationMeans]:
     """Yield the means of each cluster's images; as published, of the means of its batches."""
     run, settings = job.run, job.settings
     published = run.published or ""
-    area = {name: job.column(name) for name in CURVES}
+    area = {name: job.read_column(name) for name in CURVES}
     # Both curves grow with the model's confidence; dividing by it, image by image, takes that out.
-    p_N = job.column("p_full")
+    p_N = job.read_column("p_full")
     excess_N = _compute_excess(area)
     gap_N = area["insertion"] - area["deletion"]
-    unseen_N = job.column("trained_on") == 0
-    right_N = (job.column("label") == job.column("prediction")).astype(float)
-    cluster_N = job.column("cluster")
+    unseen_N = job.read_column("trained_on") == 0
+    right_N = (job.read_column("label") == job.read_column("prediction")).astype(float)
+    cluster_N = job.read_column("cluster")
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = {name: area[name] / p_N for name in ("insertion", "deletion")}
     for cluster in np.unique(cluster_N):
         inside = cluster_N == cluster
 
-        def mean(values_N: Array, inside: Array = inside) -> float:
+        def compute_mean(values_N: Array, inside: Array = inside) -> float:
             """Compute the mean over a cluster's images."""
             values = values_N[inside]
             # As in the paper, the last batch counts as much as the others, although it may have fewer images.
@@ -218,22 +218,22 @@ def _models(job: JobRecords) -> Iterator[Explained]:
             return float(values.mean())
 
         unseen = inside & unseen_N
-        yield Explained(
+        yield ExplanationMeans(
             scenario=run.scenario,
             algorithm=run.algorithm,
             published=published,
             on=settings.on,
-            insertion=mean(area["insertion"]),
-            deletion=mean(area["deletion"]),
+            insertion=compute_mean(area["insertion"]),
+            deletion=compute_mean(area["deletion"]),
             seed=run.seed,
             weight=1.0 if settings.as_published else float(inside.sum()),
-            excess=mean(excess_N),
-            relative_insertion=mean(relative["insertion"]),
-            relative_deletion=mean(relative["deletion"]),
-            relative_excess=mean(excess_N / p_N),
-            p_full=mean(p_N),
-            empty=mean(job.column("empty")),
-            accuracy=mean(right_N),
+            excess=compute_mean(excess_N),
+            relative_insertion=compute_mean(relative["insertion"]),
+            relative_deletion=compute_mean(relative["deletion"]),
+            relative_excess=compute_mean(excess_N / p_N),
+            p_full=compute_mean(p_N),
+            empty=compute_mean(job.read_column("empty")),
+            accuracy=compute_mean(right_N),
             unseen_gap=float(gap_N[unseen].mean()) if unseen.any() else nan,
             unseen=float(unseen.sum()),
         )
@@ -245,24 +245,24 @@ def _compute_excess(area: Mapping[str, Array]) -> Array:
     return np.asarray(by_map - by_chance)
 
 
-def _excess(read: Sequence[JobRecords]) -> dict[tuple[str, str], dict[ImageKey, float]]:
+def _collect_excess(read: Sequence[JobRecords]) -> dict[tuple[str, str], dict[ImageKey, float]]:
     """Collect each image's excess, divided by its probability, by distribution and algorithm."""
     excess: dict[tuple[str, str], dict[ImageKey, float]] = {}
     for job in read:
-        areas = _compute_excess({name: job.column(name) for name in CURVES})
-        values = (areas / job.column("p_full")).tolist()
-        of_run = excess.setdefault((job.settings.on, job.run.algorithm), {})
+        areas = _compute_excess({name: job.read_column(name) for name in CURVES})
+        values = (areas / job.read_column("p_full")).tolist()
+        run_excess = excess.setdefault((job.settings.on, job.run.algorithm), {})
         for row, value in zip(
             job.table.select(["client", "holder", "place"]).to_pylist(), values, strict=True
         ):
             # As published nothing is paired, so there is no image to compare. NaN is a diverged model's.
             if value == value and not job.settings.as_published:
                 holder = -1 if row["holder"] is None else row["holder"]
-                of_run[job.run.scenario, job.run.seed, row["client"], holder, row["place"]] = value
+                run_excess[job.run.scenario, job.run.seed, row["client"], holder, row["place"]] = value
     return excess
 
 
-def _bands(read: Sequence[JobRecords]) -> Iterator[Band]:
+def _summarise_bands(read: Sequence[JobRecords]) -> Iterator[Band]:
     """Yield the mean curves of each data set, number of clients, algorithm and distribution."""
     groups: dict[tuple[str, int, str, str], list[JobRecords]] = {}
     for job in read:
@@ -270,7 +270,7 @@ def _bands(read: Sequence[JobRecords]) -> Iterator[Band]:
             key = job.run.dataset, job.run.clients, job.run.algorithm, job.settings.on
             groups.setdefault(key, []).append(job)
     for (dataset, clients, algorithm, on), members in groups.items():
-        curves = {name: _points(members, name) for name in CURVES}
+        curves = {name: _collect_points(members, name) for name in CURVES}
         if not len(curves["insertion"]):
             continue
         yield Band(
@@ -284,7 +284,7 @@ def _bands(read: Sequence[JobRecords]) -> Iterator[Band]:
         )
 
 
-def _points(members: Sequence[JobRecords], name: str) -> Array:
+def _collect_points(members: Sequence[JobRecords], name: str) -> Array:
     """Collect the curves of all images, shape (N, K + 1), without those of diverged models."""
     points = [
         curve for job in members for curve in job.table[f"{name}_curve"].to_pylist() if curve is not None
@@ -294,7 +294,7 @@ def _points(members: Sequence[JobRecords], name: str) -> Array:
     return np.array(points, np.float64) if len(lengths) == 1 else np.zeros((0, 0))
 
 
-def _shown(read: Sequence[JobRecords]) -> Iterator[ShownMap]:
+def _select_maps(read: Sequence[JobRecords]) -> Iterator[ShownMap]:
     """Yield maps of the first scenario and seed of each data set, number of clients and distribution."""
     firsts: dict[tuple[str, int, str], tuple[Any, int]] = {}
     # As published each algorithm has images of its own.
@@ -328,7 +328,7 @@ def _shown(read: Sequence[JobRecords]) -> Iterator[ShownMap]:
 
 
 @dataclass(frozen=True)
-class Paired:
+class PairedComparison:
     """An algorithm's excess / p minus fedavg's, of images that both explain with one client's model."""
 
     algorithm: str
@@ -338,21 +338,21 @@ class Paired:
     images: int
 
 
-def pair_images(grid: ExplainedGrid, on: str) -> list[Paired]:
+def pair_images(grid: ExplainedGrid, on: str) -> list[PairedComparison]:
     """Compare each algorithm with fedavg, image by image; empty without fedavg."""
-    against = grid.excess.get((on, AGAINST), {})
+    against = grid.excess.get((on, BASELINE), {})
     comparisons = []
     for (where, algorithm), images in grid.excess.items():
         both = [key for key in images if key in against]
-        if where != on or algorithm == AGAINST or not both:
+        if where != on or algorithm == BASELINE or not both:
             continue
         differences = np.array([images[key] - against[key] for key in both])
         better = float(np.mean((differences > 0) + 0.5 * (differences == 0)))
-        comparisons.append(Paired(algorithm, float(differences.mean()), better, len(both)))
+        comparisons.append(PairedComparison(algorithm, float(differences.mean()), better, len(both)))
     return comparisons
 
 
-def sentence(grid: ExplainedGrid, on: str) -> str:
+def format_sentence(grid: ExplainedGrid, on: str) -> str:
     """Describe in a sentence whether clustering helps once confidence is taken out; empty without fedavg."""
     comparisons = pair_images(grid, on)
     if not comparisons:
@@ -367,11 +367,11 @@ def sentence(grid: ExplainedGrid, on: str) -> str:
     images = str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
     return (
         f"On {DISTRIBUTIONS[on]}, once confidence is taken out (excess over a random order, divided by p, "
-        f"image by image against {AGAINST}, {images} images): {'; '.join(words) or 'no difference'}."
+        f"image by image against {BASELINE}, {images} images): {'; '.join(words) or 'no difference'}."
     )
 
 
-def _list_gains(comparisons: Sequence[Paired]) -> str:
+def _list_gains(comparisons: Sequence[PairedComparison]) -> str:
     """Format the differences of algorithms, the largest first."""
     ranked = sorted(comparisons, key=lambda one: -abs(one.difference))
     first = f"{ranked[0].algorithm} {ranked[0].difference:+.3f} (better on {ranked[0].better:.0%})"

@@ -16,13 +16,13 @@ from urllib.parse import quote as in_address
 from fedgrid.algorithms import registry
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.registry import DATASETS
-from fedgrid.engine.runtime.configuration.idle_settings import idle_settings
-from fedgrid.engine.runtime.integrity.made_with import IMAGES, parts_of
+from fedgrid.engine.runtime.configuration.idle_settings import find_idle_settings
+from fedgrid.engine.runtime.integrity.made_with import IMAGES, load_parts
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.grids.trackers.annotations import Annotations
 from fedgrid.grids.trackers.mlflow.view import VIEW_KEY, VIEW_TAG
 from fedgrid.manifest import Parts
-from fedgrid.redaction import in_markdown, redacted
+from fedgrid.redaction import escape_markdown, redact_secrets
 
 NAME_LENGTH, DIGEST_LENGTH, NOTE_LENGTH = 500, 36, 8000
 """Limits of MLflow in characters, which its database enforces with an error."""
@@ -44,21 +44,21 @@ def describe_experiment(client: Any, experiment_id: str, grid: str, view: str) -
         client: An `MlflowClient`.
         experiment_id: MLflow's id of the grid's experiment.
         grid: Name of the grid.
-        view: Value of `VIEW_TAG`, as `view` builds it.
+        view: Value of `VIEW_TAG`, as `build_view` builds it.
     """
     present = client.get_experiment(experiment_id).tags
     tags = {VIEW_TAG: view, KIND_TAG: present.get(KIND_TAG, KIND)}
-    if is_ours(present):
-        tags |= note_tags(of_grid(grid, experiment_id))
+    if is_generated_note(present):
+        tags |= note_tags(describe_grid(grid, experiment_id))
     for key, value in tags.items():
         # Each tag is a request of its own; most launches change none of them.
         if present.get(key) != value:
             client.set_experiment_tag(experiment_id, key, value)
 
 
-def of_grid(name: str, experiment_id: str) -> str:
+def describe_grid(name: str, experiment_id: str) -> str:
     """Build the description of a grid's experiment: what it is, how to read it, and the commands."""
-    grid, shown = quote(name), in_markdown(name)
+    grid, shown = quote(name), escape_markdown(name)
     return f"""**The runs of the grid `{shown}`.** A run is one scenario, one algorithm and one seed.
 
 - [The prepared view](#/experiments/{experiment_id}/runs?viewStateShareKey={VIEW_KEY}&compareRunsMode=CHART) \
@@ -80,7 +80,7 @@ fedgrid sync {grid}        # logs here what is missing
 """
 
 
-def of_metrics(meanings: Mapping[str, str]) -> str:
+def build_metric_table(meanings: Mapping[str, str]) -> str:
     """Build a Markdown table of the metrics of a round.
 
     Args:
@@ -90,7 +90,7 @@ def of_metrics(meanings: Mapping[str, str]) -> str:
     return "\n".join(["| metric of a round | meaning |", "| --- | --- |", *rows])
 
 
-def of_run_ended(config: RunConfig, figures: Sequence[Path], mlflow_run_id: str) -> str:
+def describe_ended_run(config: RunConfig, figures: Sequence[Path], mlflow_run_id: str) -> str:
     """Build the description of a run that has ended: what it is, and its figures.
 
     Args:
@@ -101,13 +101,13 @@ def of_run_ended(config: RunConfig, figures: Sequence[Path], mlflow_run_id: str)
     return "\n\n".join(
         [
             describe_run(config),
-            *idle_settings(config).values(),
-            *(_figure(path, mlflow_run_id) for path in figures),
+            *find_idle_settings(config).values(),
+            *(_embed_figure(path, mlflow_run_id) for path in figures),
         ]
     )
 
 
-def dataset_of(config: RunConfig, folder: Path) -> Any:
+def build_dataset_input(config: RunConfig, folder: Path) -> Any:
     """Build MLflow's entity of a run's data set, for the column *Dataset*."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
     from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
@@ -115,7 +115,7 @@ def dataset_of(config: RunConfig, folder: Path) -> Any:
     parts: Parts = ()
     # A damaged manifest leaves the digest "unknown": the next launch repairs the run and logs it again.
     with suppress(DamagedFile):
-        parts = parts_of(folder)
+        parts = load_parts(folder)
     digest = parts[0].made_with.get(IMAGES, "") if parts else ""
     entry = DATASETS.get(config.dataset)
     facts: dict[str, Any] = {"clients": config.clients, "split": config.split.kind}
@@ -125,7 +125,7 @@ def dataset_of(config: RunConfig, folder: Path) -> Any:
         config.short_dataset[:NAME_LENGTH],
         digest[:DIGEST_LENGTH] or "unknown",
         source_type="local",
-        source=json.dumps({"uri": redacted(config.dataset if entry is None else entry.source)}),
+        source=json.dumps({"uri": redact_secrets(config.dataset if entry is None else entry.source)}),
         profile=json.dumps(facts),
     )
     return DatasetInput(dataset, [InputTag(MLFLOW_DATASET_CONTEXT, "training")])
@@ -133,10 +133,10 @@ def dataset_of(config: RunConfig, folder: Path) -> Any:
 
 def describe_run(config: RunConfig) -> str:
     """Describe a run in one sentence of Markdown."""
-    name, dataset, model = map(in_markdown, (config.algorithm.name, config.short_dataset, config.model))
+    name, dataset, model = map(escape_markdown, (config.algorithm.name, config.short_dataset, config.model))
     steps, epochs = config.training.local_steps, config.training.local_epochs
     length = f"{epochs} local epochs" if steps is None else f"{steps} local steps"
-    title = in_markdown(registry.title(config.algorithm.name))
+    title = escape_markdown(registry.find_title(config.algorithm.name))
     return (
         f"**{title}** (`{name}`) on {dataset}, {config.clients} clients, "
         f"{config.split.kind}; seed {config.seed}, {config.training.rounds} rounds, "
@@ -144,33 +144,35 @@ def describe_run(config: RunConfig) -> str:
     )
 
 
-def _figure(path: Path, mlflow_run_id: str) -> str:
+def _embed_figure(path: Path, mlflow_run_id: str) -> str:
     """Format an image of the run's artifacts; its address is relative, so that it works on any server."""
     at = in_address(f"figures/{path.name}", safe="")
     # MLflow's own address of an artifact; a path in the store would not open in a browser.
-    return f"![{in_markdown(path.stem)}](get-artifact?path={at}&run_uuid={mlflow_run_id})"
+    return f"![{escape_markdown(path.stem)}](get-artifact?path={at}&run_uuid={mlflow_run_id})"
 
 
-def is_ours(tags: Mapping[str, str]) -> bool:
+def is_generated_note(tags: Mapping[str, str]) -> bool:
     """Check whether a description is absent, or still the text that fedgrid wrote last."""
     note = tags.get(NOTE_TAG)
-    return note is None or tags.get(OURS_TAG) == _digest(note)
+    return note is None or tags.get(OURS_TAG) == _short_digest(note)
 
 
 def note_tags(note: str) -> dict[str, str]:
     """Build the tags that store a description, without secrets and within MLflow's limit."""
-    text = redacted(note)[:NOTE_LENGTH]
-    return {NOTE_TAG: text, OURS_TAG: _digest(text)}
+    text = redact_secrets(note)[:NOTE_LENGTH]
+    return {NOTE_TAG: text, OURS_TAG: _short_digest(text)}
 
 
-def mark_of(own: Annotations) -> str:
+def compute_annotation_mark(own: Annotations) -> str:
     """Compute the value of `ANNOTATED_TAG`: a digest and the tags' keys, empty without annotations."""
     if own == Annotations():
         return ""
-    return " ".join([_digest(repr((_markdown(own.note), sorted(own.tags.items())))), *sorted(own.tags)])
+    return " ".join(
+        [_short_digest(repr((_escape_note(own.note), sorted(own.tags.items())))), *sorted(own.tags)]
+    )
 
 
-def annotation_tags(
+def plan_annotation_tags(
     present: Mapping[str, str], own: Annotations, description: str | None
 ) -> tuple[dict[str, str], list[str]]:
     """Plan the change of a run's tags in MLflow that shows the user's annotations.
@@ -183,21 +185,21 @@ def annotation_tags(
     Returns:
         The tags to set, and the keys of earlier tags to delete.
     """
-    tags = {**own.tags, **({ANNOTATED_TAG: mark} if (mark := mark_of(own)) else {})}
+    tags = {**own.tags, **({ANNOTATED_TAG: mark} if (mark := compute_annotation_mark(own)) else {})}
     # Only keys that the mark lists are deleted: all other tags were set by users in MLflow, or by fedgrid.
     before = [*present.get(ANNOTATED_TAG, "").split()[1:], ANNOTATED_TAG]
     outdated = [key for key in before if key in present and key not in tags]
-    if is_ours(present):
+    if is_generated_note(present):
         text = present.get(NOTE_TAG, "").rpartition(RULE)[2] if description is None else description
-        tags |= note_tags(f"{_markdown(own.note)}{RULE}{text}" if own.note else text)
+        tags |= note_tags(f"{_escape_note(own.note)}{RULE}{text}" if own.note else text)
     return tags, outdated
 
 
-def _markdown(note: str) -> str:
+def _escape_note(note: str) -> str:
     """Escape a user's note, which is plain text, for Markdown."""
-    return "\n".join(map(in_markdown, note.split("\n")))
+    return "\n".join(map(escape_markdown, note.split("\n")))
 
 
-def _digest(text: str) -> str:
+def _short_digest(text: str) -> str:
     """Compute a digest of 12 hexadecimal digits."""
     return sha256(text.encode()).hexdigest()[:12]

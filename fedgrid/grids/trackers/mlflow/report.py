@@ -3,12 +3,12 @@
 from pathlib import Path
 from shutil import copyfile
 
-from fedgrid.engine.runtime.leases.storage_id import id_of
+from fedgrid.engine.runtime.leases.storage_id import read_storage_id
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.trackers.mlflow import runs
-from fedgrid.grids.trackers.mlflow.mlflow_tracker import PARENT, MlflowTracker
+from fedgrid.grids.trackers.mlflow.mlflow_tracker import GRID_KEY, MlflowTracker
 from fedgrid.grids.trackers.mlflow.own_store import find_artifacts
-from fedgrid.grids.trackers.mlflow.store import artifact_root, is_missing, one_line, tracking_uri
+from fedgrid.grids.trackers.mlflow.store import artifact_root, convert_errors, is_missing, tracking_uri
 from fedgrid.grids.trackers.tracker import TrackedGrid
 
 REPORT = "report"
@@ -34,10 +34,10 @@ def log_report(name: str, storage: Storage, folder: Path) -> bool | None:
     uri, artifacts = tracking_uri(storage.root), artifact_root(storage.root)
     if is_missing(uri):
         return None
-    tags = {runs.RUN_ID_TAG: PARENT, runs.STORAGE_TAG: id_of(storage.root)}
+    tags = {runs.RUN_ID_TAG: GRID_KEY, runs.STORAGE_TAG: read_storage_id(storage.root)}
     if (place := find_artifacts(uri, artifacts, name, tags)) is not None:
         # Importing MLflow takes longer than all else of a small report.
-        with one_line(uri):
+        with convert_errors(uri):
             for path in (path for path in folder.rglob("*") if path.is_file()):
                 copy = place / REPORT / path.relative_to(folder)
                 copy.parent.mkdir(parents=True, exist_ok=True)
@@ -46,6 +46,6 @@ def log_report(name: str, storage: Storage, folder: Path) -> bool | None:
                 copyfile(path, copy)
         return True
     tracker = MlflowTracker(TrackedGrid(name, storage))
-    if is_there := PARENT in tracker.runs:
-        tracker.upload(folder, REPORT)
+    if is_there := GRID_KEY in tracker.runs:
+        tracker.upload_folder(folder, REPORT)
     return is_there

@@ -5,12 +5,12 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedgrid.engine.runtime.leases.storage_id import id_of
+from fedgrid.engine.runtime.leases.storage_id import read_storage_id
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.trackers.errors import TrackerFailed
-from fedgrid.grids.trackers.mlflow.own_store import make_ready
-from fedgrid.grids.trackers.mlflow.store import artifact_root, connect, is_missing, tracking_uri
-from fedgrid.redaction import redacted
+from fedgrid.grids.trackers.mlflow.own_store import prepare_store
+from fedgrid.grids.trackers.mlflow.store import artifact_root, is_missing, open_client, tracking_uri
+from fedgrid.redaction import redact_secrets
 
 RUN_ID_TAG = "fedgrid.run_id"
 STORAGE_TAG = "fedgrid.storage_id"
@@ -39,8 +39,8 @@ def open_experiment(uri: str, name: str, storage: Path) -> tuple[Any, str]:
         TrackerFailed: The experiment was deleted, or the store fails.
     """
     artifacts = artifact_root(storage)
-    make_ready(uri, artifacts)
-    client = connect(uri)
+    prepare_store(uri, artifacts)
+    client = open_client(uri)
     experiment = client.get_experiment_by_name(name)
     if experiment is None:
         location = None if uri.startswith("http") else artifacts.resolve().as_uri()
@@ -54,25 +54,25 @@ def open_experiment(uri: str, name: str, storage: Path) -> tuple[Any, str]:
     return client, str(experiment.experiment_id)
 
 
-def find(client: Any, experiment_id: str, storage_id: str) -> dict[str, Any]:
+def find_runs(client: Any, experiment_id: str, storage_id: str) -> dict[str, Any]:
     """Find MLflow's runs of one storage, by run id.
 
     Another storage, such as a copy, may have runs of the same ids in the same store; their `STORAGE_TAG`
     differs.
     """
     runs: dict[str, Any] = {}
-    of_storage = f"tags.`{STORAGE_TAG}` = '{storage_id}'"
+    condition = f"tags.`{STORAGE_TAG}` = '{storage_id}'"
     # MLflow returns runs by pages; a grid may have thousands.
     token = None
     while True:
-        page = client.search_runs([experiment_id], of_storage, max_results=RUNS_PER_PAGE, page_token=token)
+        page = client.search_runs([experiment_id], condition, max_results=RUNS_PER_PAGE, page_token=token)
         runs |= {run.data.tags[RUN_ID_TAG]: run for run in page if RUN_ID_TAG in run.data.tags}
         token = page.token
         if not token:
             return runs
 
 
-def rounds_of(run: Any) -> int:
+def read_logged_rounds(run: Any) -> int:
     """Read the number of the last round that is logged, 0 if there is none."""
     return int(run.data.metrics.get(ROUND, 0))
 
@@ -81,12 +81,12 @@ def log_params(client: Any, run: Any, params: Mapping[str, Any]) -> None:
     """Log the parameters of a run, which may be nested."""
     from mlflow.entities import Param
 
-    flat = [Param(key, redacted(value)[:PARAM_LENGTH]) for key, value in flatten(params)]
+    flat = [Param(key, redact_secrets(value)[:PARAM_LENGTH]) for key, value in flatten_params(params)]
     for first in range(0, len(flat), PARAMS_PER_BATCH):
         client.log_batch(run.info.run_id, params=flat[first : first + PARAMS_PER_BATCH])
 
 
-def end(client: Any, run: Any, status: str, ended_ms: int | None = None) -> None:
+def end_run(client: Any, run: Any, status: str, ended_ms: int | None = None) -> None:
     """Set a run's status and the time of its end.
 
     It ends no earlier than it started, although a clock may have been set back since: MLflow would show a
@@ -118,27 +118,27 @@ def delete_runs(name: str, storage: Storage, run_ids: Collection[str] | None = N
     uri = tracking_uri(storage.root)
     if is_missing(uri):
         return 0
-    client = connect(uri)
+    client = open_client(uri)
     experiment = client.get_experiment_by_name(name)
     if experiment is None or experiment.lifecycle_stage == "deleted":
         return 0
-    runs = find(client, str(experiment.experiment_id), id_of(storage.root))
+    runs = find_runs(client, str(experiment.experiment_id), read_storage_id(storage.root))
     # Marked one by one: MLflow has no request for several runs.
-    doomed = [run for run_id, run in runs.items() if run_ids is None or run_id in run_ids]
-    for run in doomed:
+    selected = [run for run_id, run in runs.items() if run_ids is None or run_id in run_ids]
+    for run in selected:
         client.delete_run(run.info.run_id)
-    return len(doomed)
+    return len(selected)
 
 
-def flatten(params: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def flatten_params(params: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yield nested parameters with dotted names: `split.alpha`, `1.0` of `{"split": {"alpha": 1.0}}`."""
     for name, value in params.items():
         if isinstance(value, Mapping):
-            yield from flatten(value, f"{prefix}{name}.")
+            yield from flatten_params(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", str(value)
 
 
 def fit_tags(tags: Mapping[str, str]) -> dict[str, str]:
     """Remove secrets from tags, and cut their values to MLflow's limit."""
-    return {key: redacted(value)[:TAG_LENGTH] for key, value in tags.items()}
+    return {key: redact_secrets(value)[:TAG_LENGTH] for key, value in tags.items()}

@@ -16,21 +16,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, unseal_file
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.engine.runtime.storage.user_files import expand_path
 from fedgrid.grids.trackers.errors import TrackerFailed
-from fedgrid.redaction import redacted
-from fedgrid.sealed_json import seal
+from fedgrid.redaction import redact_secrets
+from fedgrid.sealed_json import seal_values
 
 SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https")
 REACH_SECONDS = 10
 """Timeout of the first request to a server, in seconds."""
 REQUEST_SECONDS = 30
 """Timeout of each request to a server, in seconds."""
-DAMAGED = "; move the file away, and `fedgrid sync GRID` logs a grid's runs to a new one"
+DAMAGED_HINT = "; move the file away, and `fedgrid sync GRID` logs a grid's runs to a new one"
 """Next step that the error of a damaged SQLite file names."""
-SETTINGS = {
+CLIENT_SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": str(REQUEST_SECONDS),
@@ -45,7 +45,7 @@ def default_uri(storage: Path) -> str:
     It is absolute because Ray changes the working folder of its processes.
     """
     path = str(storage.absolute() / "mlflow.db")
-    quoted = _quoted(path)
+    quoted = _quote_path(path)
     # MLflow makes the folders of an address as it stands, quoted or not, unless that names a driver.
     return f"sqlite:///{path}" if quoted == path else f"sqlite+pysqlite:///{quoted}"
 
@@ -63,7 +63,7 @@ def tracking_uri(storage: Path) -> str:
     """
     uri = os.environ.get("MLFLOW_TRACKING_URI") or default_uri(storage)
     scheme, separator, rest = uri.partition("://")
-    if not _splits(uri) or not separator or not rest.strip("/") or scheme.split("+")[0] not in SCHEMES:
+    if not _is_parsable(uri) or not separator or not rest.strip("/") or scheme.split("+")[0] not in SCHEMES:
         raise TrackerFailed(
             f"MLFLOW_TRACKING_URI is '{uri}', which is not the address of an MLflow store; use "
             "sqlite:////absolute/path/mlflow.db, a postgresql:// or mysql:// address, or http(s)://host:port"
@@ -76,33 +76,33 @@ def _local_path(uri: str, rest: str) -> str:
     # A store in memory would end with the tracker's process, and every process would have its own.
     if not rest.startswith("/") or ":memory:" in rest:
         raise TrackerFailed(
-            f"MLFLOW_TRACKING_URI is '{redacted(uri)}': a SQLite file has three slashes, as in "
+            f"MLFLOW_TRACKING_URI is '{redact_secrets(uri)}': a SQLite file has three slashes, as in "
             "sqlite:///mlflow.db, or sqlite:////absolute/path/mlflow.db"
         )
     given = rest[1:]
     path = expand_path(given, "MLFLOW_TRACKING_URI")
     if Path(given).is_absolute():
         return given
-    return _quoted(str(path)) if path.is_absolute() else f"{_quoted(str(Path.cwd()))}/{given}"
+    return _quote_path(str(path)) if path.is_absolute() else f"{_quote_path(str(Path.cwd()))}/{given}"
 
 
-def _quoted(path: str) -> str:
+def _quote_path(path: str) -> str:
     """Quote a path as SQLAlchemy reads it in an address, where `%41` is A and `?` ends the path."""
     return path.replace("%", "%25").replace("?", "%3F")
 
 
-class _OneLine:
-    """An `MlflowClient` whose methods raise `TrackerFailed`, as in `one_line`."""
+class _ConvertingClient:
+    """An `MlflowClient` whose methods raise `TrackerFailed`, as in `convert_errors`."""
 
     def __init__(self, uri: str, client: Any) -> None:
         self._uri = uri
         self._client = client
 
     def __getattr__(self, name: str) -> Any:
-        return one_line(self._uri)(getattr(self._client, name))
+        return convert_errors(self._uri)(getattr(self._client, name))
 
 
-def connect(uri: str) -> Any:
+def open_client(uri: str) -> Any:
     """Connect to the store, which must answer; a missing SQLite store is created.
 
     Returns:
@@ -111,7 +111,7 @@ def connect(uri: str) -> Any:
     Raises:
         TrackerFailed: The store cannot be reached or created.
     """
-    with one_line(uri):
+    with convert_errors(uri):
         if file := database_file(uri):
             file.parent.mkdir(parents=True, exist_ok=True)
         # Before the import of MLflow: a server that does not answer is reported at once.
@@ -125,7 +125,7 @@ def connect(uri: str) -> Any:
         client = MlflowClient(tracking_uri=uri)
         # The constructor does not connect. A request makes the tables of a new store, and shows errors here.
         client.search_experiments(max_results=1)
-    return _OneLine(uri, client)
+    return _ConvertingClient(uri, client)
 
 
 def find_experiment(uri: str, name: str) -> str | None:
@@ -140,7 +140,7 @@ def find_experiment(uri: str, name: str) -> str | None:
             query = "SELECT experiment_id FROM experiments WHERE name = ?"
             row = database.execute(query, (name,)).fetchone()
         return str(row[0]) if row else None
-    experiment = connect(uri).get_experiment_by_name(name)
+    experiment = open_client(uri).get_experiment_by_name(name)
     return None if experiment is None else str(experiment.experiment_id)
 
 
@@ -169,10 +169,10 @@ def is_marked(mark: Path, uri: str, **facts: Any) -> bool:
     """
     try:
         # A mark that cannot be read counts as none: at worst the run is logged again.
-        values = unseal(mark)
+        values = unseal_file(mark)
     except (FileNotFoundError, DamagedFile, UnreadableFile):
         return False
-    return all(values.get(name) == value for name, value in {"uri": redacted(uri), **facts}.items())
+    return all(values.get(name) == value for name, value in {"uri": redact_secrets(uri), **facts}.items())
 
 
 def write_mark(storage: Storage, mark: Path, uri: str, **facts: Any) -> None:
@@ -188,28 +188,28 @@ def write_mark(storage: Storage, mark: Path, uri: str, **facts: Any) -> None:
         OSError: The file cannot be written.
         RunError: The storage's URI does not take the file.
     """
-    storage.put({storage.name_path(mark): seal({"uri": redacted(uri), **facts}).encode()})
+    storage.put({storage.name_path(mark): seal_values({"uri": redact_secrets(uri), **facts}).encode()})
 
 
 @contextmanager
-def one_line(uri: str) -> Iterator[None]:
+def convert_errors(uri: str) -> Iterator[None]:
     """Convert the errors of a store to a `TrackerFailed` with one line that names the store."""
     # No telemetry: it would wait for a timeout on a cluster without internet. No retries by MLflow: a failed
     # request may have arrived, and repeating it could create a run twice.
-    for name, value in SETTINGS.items():
+    for name, value in CLIENT_SETTINGS.items():
         os.environ.setdefault(name, value)
     try:
         yield
-    except _errors() as error:
+    except _error_classes() as error:
         # SQLAlchemy's first line may be about its own session.
         lines = [line for line in str(error).strip().splitlines() if "autoflush" not in line]
         cause = lines or [type(error).__name__]
         # Errors of other kinds, such as a full disk, have classes of their own.
-        step = DAMAGED if type(error) is sqlite3.DatabaseError else ""
-        raise TrackerFailed(f"MLflow at {uri}: {with_upgrade(cause[0], uri)}{step}") from error
+        step = DAMAGED_HINT if type(error) is sqlite3.DatabaseError else ""
+        raise TrackerFailed(f"MLflow at {uri}: {explain_cause(cause[0], uri)}{step}") from error
 
 
-def _errors() -> tuple[type[Exception], ...]:
+def _error_classes() -> tuple[type[Exception], ...]:
     """Return the classes of a store's errors.
 
     Python evaluates an `except` clause only when there is an error, so that code without MLflow does not
@@ -222,7 +222,7 @@ def _errors() -> tuple[type[Exception], ...]:
     return MlflowException, SQLAlchemyError, CommandError, sqlite3.Error, OSError, ImportError
 
 
-def with_upgrade(cause: str, uri: str) -> str:
+def explain_cause(cause: str, uri: str) -> str:
     """Add the command that upgrades a store to an error about tables of another version.
 
     Args:
@@ -238,7 +238,7 @@ def with_upgrade(cause: str, uri: str) -> str:
     return f"the store's tables are not those of MLflow {version('mlflow')}; `{command}` upgrades older ones"
 
 
-def _splits(uri: str) -> bool:
+def _is_parsable(uri: str) -> bool:
     """Check whether an address can be parsed."""
     try:
         _ = urlsplit(uri).port
@@ -247,7 +247,7 @@ def _splits(uri: str) -> bool:
     return True
 
 
-def _health(uri: str) -> str:
+def _health_address(uri: str) -> str:
     """Build the address that answers whether a server is up, without a user name, which urllib refuses."""
     parts = urlsplit(uri)
     host = parts.netloc.rpartition("@")[2]
@@ -267,7 +267,7 @@ def check_reachable(uri: str) -> None:
             database.execute("SELECT count(*) FROM sqlite_master").fetchone()
     elif uri.startswith("http"):
         try:
-            urllib.request.urlopen(_health(uri), timeout=REACH_SECONDS).close()
+            urllib.request.urlopen(_health_address(uri), timeout=REACH_SECONDS).close()
         except urllib.error.HTTPError as error:
             # The server answers; MLflow reports whether it grants access.
             error.close()

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import IO
 
 from fedgrid.grids.trackers.errors import TrackerFailed
-from fedgrid.grids.trackers.mlflow.store import find_experiment, one_line, with_upgrade
+from fedgrid.grids.trackers.mlflow.store import convert_errors, explain_cause, find_experiment
 from fedgrid.grids.trackers.mlflow.view import VIEW_KEY
 
 HOST = "127.0.0.1"
@@ -35,20 +35,20 @@ GUARD = ("sh", "-c", "read _; kill -TERM 0")
 """Command that terminates its process group when its standard input closes, as when the parent is killed."""
 
 
-def address(port: int) -> str:
+def format_address(port: int) -> str:
     """Format the address of the UI."""
     return f"http://{HOST}:{port}"
 
 
 def experiment_address(uri: str, port: int, grid_name: str) -> str | None:
     """Build the address of a grid's runs in the UI, None if the store does not have the grid."""
-    with suppress(TrackerFailed), one_line(uri):
+    with suppress(TrackerFailed), convert_errors(uri):
         if number := find_experiment(uri, grid_name):
-            return f"{address(port)}/#/experiments/{number}/runs?{VIEW}"
+            return f"{format_address(port)}/#/experiments/{number}/runs?{VIEW}"
     return None
 
 
-def command(uri: str, artifacts: Path, port: int) -> list[str]:
+def build_server_command(uri: str, artifacts: Path, port: int) -> list[str]:
     """Build the command of an MLflow server with one worker.
 
     Args:
@@ -71,7 +71,7 @@ def command(uri: str, artifacts: Path, port: int) -> list[str]:
     ]
 
 
-def environment() -> dict[str, str]:
+def build_server_environment() -> dict[str, str]:
     """Build the server's environment: without telemetry and without the unused job runner (180 MB of memory).
 
     MLFLOW_SERVER_ALLOWED_HOSTS of the user stays, as for a proxy in front of the server.
@@ -89,7 +89,7 @@ class ServerEnded(TrackerFailed):
 
 
 @contextmanager
-def started(
+def run_server(
     uri: str, artifacts: Path, port: int, output: IO[bytes] | None = None
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """Run the server within this context; it ends with the context, even if this process is killed.
@@ -106,17 +106,19 @@ def started(
     Raises:
         TrackerFailed: `port` is in use, or `uri` is a server itself.
     """
-    arguments = command(uri, artifacts, port)
+    arguments = build_server_command(uri, artifacts, port)
     _check_free(port)
     # MLflow leaves its workers running when it ends. A process group of its own reaches them all, and keeps
     # Ctrl-C in the terminal from the server, so that this process decides when it ends.
-    server = subprocess.Popen(arguments, env=environment(), process_group=0, stdout=output, stderr=output)
+    server = subprocess.Popen(
+        arguments, env=build_server_environment(), process_group=0, stdout=output, stderr=output
+    )
     # The guard reads from a pipe whose other end only this process has: it closes however this process ends.
     with subprocess.Popen(GUARD, stdin=subprocess.PIPE, process_group=server.pid):
         try:
             yield server
         finally:
-            _end(server)
+            _end_server(server)
 
 
 def serve(uri: str, artifacts: Path, port: int, text: str, announce: Callable[[str], None]) -> None:
@@ -136,17 +138,17 @@ def serve(uri: str, artifacts: Path, port: int, text: str, announce: Callable[[s
         ServerEnded: The server ended by itself.
     """
     # SIGTERM must run the `finally` clauses that end the server; by default Python just dies.
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    before = signal.signal(signal.SIGTERM, _raise_interrupt)
     try:
-        with TemporaryFile() as output, started(uri, artifacts, port, output) as server:
-            while server.poll() is None and not answers(port):
+        with TemporaryFile() as output, run_server(uri, artifacts, port, output) as server:
+            while server.poll() is None and not is_answering(port):
                 time.sleep(PAUSE_SECONDS)
             if server.poll() is None:
                 announce(text)
             code = server.wait()
             output.seek(0)
             errors = CAUSE.findall(output.read().decode(errors="replace"))
-            cause = with_upgrade(str(errors[-1]) if errors else f"exit code {code}", uri)
+            cause = explain_cause(str(errors[-1]) if errors else f"exit code {code}", uri)
             raise ServerEnded(f"MLflow's server for {uri} has ended: {cause}")
     except KeyboardInterrupt:
         return
@@ -154,7 +156,7 @@ def serve(uri: str, artifacts: Path, port: int, text: str, announce: Callable[[s
         signal.signal(signal.SIGTERM, before)
 
 
-def answers(port: int) -> bool:
+def is_answering(port: int) -> bool:
     """Check whether the server at this port is up."""
     connection = http.client.HTTPConnection(HOST, port, timeout=ANSWER_SECONDS)
     with closing(connection), suppress(OSError, http.client.HTTPException):
@@ -163,7 +165,7 @@ def answers(port: int) -> bool:
     return False
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
+def _raise_interrupt(number: int, frame: FrameType | None) -> None:
     """Raise what Ctrl-C raises; a handler of signals."""
     raise KeyboardInterrupt
 
@@ -177,12 +179,13 @@ def _check_free(port: int) -> None:
             probe.bind((HOST, port))
         except (OSError, OverflowError) as error:
             raise TrackerFailed(
-                f"cannot listen on {address(port)} ({getattr(error, 'strerror', None) or error}); stop the "
+                f"cannot listen on {format_address(port)} ({getattr(error, 'strerror', None) or error}); "
+                "stop the "
                 f"process that uses port {port}, or choose another with --port"
             ) from error
 
 
-def _end(server: "subprocess.Popen[bytes]") -> None:
+def _end_server(server: "subprocess.Popen[bytes]") -> None:
     """End the server and its workers, by force after `END_SECONDS`."""
     # To the group, not to the process: MLflow's workers would go on without it.
     for number in (signal.SIGTERM, signal.SIGKILL):

@@ -40,7 +40,7 @@ TOP, REST, SETTINGS = "At a glance", "Model metrics", "Searched settings"
 """Sections of charts. MLflow needs the section of metrics without a section, under its own name."""
 
 
-def view(keys: Sequence[str], axes: Sequence[str] = (), searched: Sequence[str] = ()) -> str:
+def build_view(keys: Sequence[str], axes: Sequence[str] = (), searched: Sequence[str] = ()) -> str:
     """Build the value of `VIEW_TAG`.
 
     Args:
@@ -51,11 +51,11 @@ def view(keys: Sequence[str], axes: Sequence[str] = (), searched: Sequence[str] 
     Returns:
         The state of MLflow's page as JSON, deflated and in base 64.
     """
-    sections = _sections([*keys, *TOTALS], with_settings=bool(searched))
+    sections = _number_sections([*keys, *TOTALS], with_settings=bool(searched))
     columns = [
-        *_columns("tags", TAGS[:1]),
-        *_columns("metrics", METRICS),
-        *_columns("tags", (*axes, *TAGS[1:])),
+        *_format_columns("tags", TAGS[:1]),
+        *_format_columns("metrics", METRICS),
+        *_format_columns("tags", (*axes, *TAGS[1:])),
     ]
     state = {
         "searchFilter": "tags.algorithm LIKE '%'",
@@ -64,7 +64,7 @@ def view(keys: Sequence[str], axes: Sequence[str] = (), searched: Sequence[str] 
         "selectedColumns": columns,
         "columnOrder": columns,
         "columnWidths": {name: max(NARROW, PER_LETTER * len(name)) for name in columns},
-        "groupBy": None if searched else _group(["algorithm", *axes]),
+        "groupBy": None if searched else _group_runs(["algorithm", *axes]),
         "useGroupedValuesInCharts": True,
         # A grid has few of the metrics that algorithms can log.
         "hideEmptyCharts": True,
@@ -84,41 +84,46 @@ def view(keys: Sequence[str], axes: Sequence[str] = (), searched: Sequence[str] 
             for name, uuid in sections.items()
         ],
         "compareRunCharts": [
-            *([_parallel(searched, sections[SETTINGS])] if searched else []),
-            *(_line(key, sections[TOP]) for key in CHARTS),
-            *(_line(key, sections[_section(key)]) for key in keys if key not in CHARTS),
-            *(_bar(key, sections[_section(key)]) for key in TOTALS),
+            *([_parallel_chart(searched, sections[SETTINGS])] if searched else []),
+            *(_line_chart(key, sections[TOP]) for key in CHARTS),
+            *(_line_chart(key, sections[_parse_section(key)]) for key in keys if key not in CHARTS),
+            *(_bar_chart(key, sections[_parse_section(key)]) for key in TOTALS),
             # A curve of the number of the round against the number of the round says nothing.
-            _line("round", sections[REST]) | {"deleted": True},
+            _line_chart("round", sections[REST]) | {"deleted": True},
         ],
     }
     packed = zlib.compress(json.dumps(state, separators=(",", ":")).encode(), 9)
     return f"deflate;{b64encode(packed).decode()}"
 
 
-def _sections(keys: Sequence[str], *, with_settings: bool) -> dict[str, str]:
+def _number_sections(keys: Sequence[str], *, with_settings: bool) -> dict[str, str]:
     """Number the sections of charts in their order; return name -> id."""
-    names = [*([SETTINGS] if with_settings else []), TOP, *sorted({_section(key) for key in keys}), REST]
+    names = [
+        *([SETTINGS] if with_settings else []),
+        TOP,
+        *sorted({_parse_section(key) for key in keys}),
+        REST,
+    ]
     return {name: f"fedgrid-{place}" for place, name in enumerate(names)}
 
 
-def _section(key: str) -> str:
+def _parse_section(key: str) -> str:
     """Parse the section of a metric's key: `clustering` of `clustering/ari`."""
     return key.rpartition("/")[0] or REST
 
 
-def _columns(kind: str, names: Sequence[str]) -> list[str]:
+def _format_columns(kind: str, names: Sequence[str]) -> list[str]:
     """Format the ids of columns as MLflow's page does."""
     return [f"{kind}.`{name}`" for name in names]
 
 
-def _group(tags: Sequence[str]) -> dict[str, Any]:
+def _group_runs(tags: Sequence[str]) -> dict[str, Any]:
     """Group runs with equal values of these tags; a run without a tag is in a group of its own."""
     keys = [{"mode": "tag", "groupByData": tag} for tag in tags]
     return {"aggregateFunction": "average", "groupByKeys": keys}
 
 
-def _chart(kind: str, name: str, section: str) -> dict[str, Any]:
+def _base_chart(kind: str, name: str, section: str) -> dict[str, Any]:
     """Build what all kinds of charts have in common."""
     return {
         "type": kind,
@@ -131,9 +136,9 @@ def _chart(kind: str, name: str, section: str) -> dict[str, Any]:
     }
 
 
-def _line(key: str, section: str) -> dict[str, Any]:
+def _line_chart(key: str, section: str) -> dict[str, Any]:
     """Build the chart of a metric by round."""
-    return _chart("LINE", key.rpartition("/")[2], section) | {
+    return _base_chart("LINE", key.rpartition("/")[2], section) | {
         "metricKey": key,
         "lineSmoothness": 0,
         "xAxisKey": "step",
@@ -149,15 +154,15 @@ def _line(key: str, section: str) -> dict[str, Any]:
     }
 
 
-def _bar(key: str, section: str) -> dict[str, Any]:
+def _bar_chart(key: str, section: str) -> dict[str, Any]:
     """Build the chart of a metric with one value a run."""
-    return _chart("BAR", key.rpartition("/")[2], section) | {"metricKey": key}
+    return _base_chart("BAR", key.rpartition("/")[2], section) | {"metricKey": key}
 
 
-def _parallel(searched: Sequence[str], section: str) -> dict[str, Any]:
+def _parallel_chart(searched: Sequence[str], section: str) -> dict[str, Any]:
     """Build the chart of parallel coordinates over the searched settings and the scores of each run."""
     scores = ["clustering/ari", "clients/personalised_accuracy"]
-    return _chart("PARALLEL", "settings and scores", section) | {
+    return _base_chart("PARALLEL", "settings and scores", section) | {
         "selectedParams": list(searched),
         "selectedMetrics": scores,
         "showAllRuns": True,

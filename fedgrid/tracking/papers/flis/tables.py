@@ -15,20 +15,20 @@ from functools import cache, partial
 from operator import attrgetter
 from pathlib import Path
 
-from fedgrid.tracking.papers.shared.paper import csv_rows, put_beside, table_beside
-from fedgrid.tracking.scoring.cost import Cost, cost
+from fedgrid.tracking.papers.shared.paper import add_reference, build_reference_table, read_csv_rows
+from fedgrid.tracking.scoring.cost import Cost, compute_cost
 from fedgrid.tracking.scoring.measures import Measure
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study
-from fedgrid.tracking.tables.cells import StudyColumn, over_seeds
-from fedgrid.tracking.tables.table import ABSENT, FAR, NONE, Cell, Table, median
+from fedgrid.tracking.tables.cells import StudyColumn, average_seeds
+from fedgrid.tracking.tables.table import ABSENT, FAR_NOTE, NONE, Cell, Table, build_median_cell
 
 FOLDER = Path(__file__).parent
 SETTING = {"clients": "100", "participation": "0.1", "split.tested_on": "official"}
 SHARES = {"label-skew": "split.labels_share", "dirichlet": "split.alpha"}
 TARGETS = {"fmnist": 0.80, "cifar10": 0.70, "cifar100": 0.50, "svhn": 0.75}
 """The accuracies of Table 3."""
-ROUNDS_OF, MBIT_OF = "label-skew 0.2", "label-skew 0.3"
+ROUNDS_SCENARIO, MBIT_SCENARIO = "label-skew 0.2", "label-skew 0.3"
 """Table 3 has the rounds of one skew and the traffic of the other."""
 FAR_POINTS = 5.0
 """Smallest difference in points of accuracy from the published number that gets a note."""
@@ -37,7 +37,7 @@ SERVED = (*GLOBAL, "Per-FedAvg")
 """Algorithms whose accuracy is of the model that a client is served, not of what it has trained last."""
 
 NOTES: Mapping[str, str] = {
-    FAR: "The two differ by more than five points.",
+    FAR_NOTE: "The two differ by more than five points.",
     "other setting": "Not comparable: printed with one decimal instead of two, and equal, as far as is "
     "known, to another benchmark's table: 10 clients that all take part, 50 rounds, batch 64, momentum "
     "0.9, and the whole test set.",
@@ -52,7 +52,7 @@ NOTES: Mapping[str, str] = {
     "mu": "The paper does not say its mu.",
     "epsilons": "The paper does not say its thresholds; its numbers are those of a run that never splits.",
 }
-OF_ROWS = {
+ROW_NOTES = {
     "SOLO": ("budget",),
     "FedProx": ("mu",),
     "SCL": ("epsilons",),
@@ -62,7 +62,7 @@ OF_ROWS = {
 
 
 @cache
-def printed_accuracy() -> Mapping[tuple[str, str, str], tuple[str, str]]:
+def read_printed_accuracy() -> Mapping[tuple[str, str, str], tuple[str, str]]:
     """Read mean and deviation as printed in Tables 1 and 2, by scenario, data set and algorithm.
 
     A scenario is as in `label-skew 0.2`. Both numbers are in percent; the deviation is empty if there is
@@ -70,49 +70,55 @@ def printed_accuracy() -> Mapping[tuple[str, str, str], tuple[str, str]]:
     """
     return {
         (row["scenario"], row["dataset"], row["algorithm"]): (row["mean"], row["deviation"])
-        for row in csv_rows(FOLDER / "accuracy.csv")
+        for row in read_csv_rows(FOLDER / "accuracy.csv")
     }
 
 
 @cache
-def printed_cost() -> Mapping[tuple[str, str], tuple[str, str]]:
+def read_printed_cost() -> Mapping[tuple[str, str], tuple[str, str]]:
     """Read rounds and megabits of Table 3, by data set and algorithm; empty: not reached."""
     return {
         (row["dataset"], row["algorithm"]): (row["rounds"], row["mbit"])
-        for row in csv_rows(FOLDER / "cost.csv")
+        for row in read_csv_rows(FOLDER / "cost.csv")
     }
 
 
-def curve_of(run: Run) -> str:
+def choose_curve(run: Run) -> str:
     """Choose the curve that is a run's accuracy: of the last local models, or of the one global model."""
     return "personalised_accuracy" if run.published in SERVED else "last_local_accuracy"
 
 
-def accuracy(result: Run) -> float:
+def read_accuracy(result: Run) -> float:
     """Read the paper's accuracy of a run, of its last round."""
-    return result.last(curve_of(result))
+    return result.last(choose_curve(result))
 
 
-def against_flis(study: Study) -> tuple[Table, ...]:
+def build_flis_tables(study: Study) -> tuple[Table, ...]:
     """Build a table for each split of FLIS that the study has, and one of the cost of its targets."""
     # An algorithm without a printed number would be a row of dashes.
     compared = study.only(
-        run for run in study.runs if (scenario_of(run), run.dataset, str(run.published)) in printed_accuracy()
+        run
+        for run in study.runs
+        if (name_scenario(run), run.dataset, str(run.published)) in read_printed_accuracy()
     )
-    scenarios = dict.fromkeys(scenario_of(run) for run in compared.runs)
-    has_cost = any((run.dataset, str(run.published)) in printed_cost() for run in compared.runs)
+    scenarios = dict.fromkeys(name_scenario(run) for run in compared.runs)
+    has_cost = any((run.dataset, str(run.published)) in read_printed_cost() for run in compared.runs)
     return (
-        *(_accuracy(_choose_scenario(compared, scenario), scenario) for scenario in scenarios),
-        *([_cost(compared)] if has_cost and {ROUNDS_OF, MBIT_OF} & {*scenarios} else []),
+        *(_build_accuracy_table(_select_scenario(compared, scenario), scenario) for scenario in scenarios),
+        *(
+            [_build_cost_table(compared)]
+            if has_cost and {ROUNDS_SCENARIO, MBIT_SCENARIO} & {*scenarios}
+            else []
+        ),
     )
 
 
-def _choose_scenario(study: Study, scenario: str) -> Study:
+def _select_scenario(study: Study, scenario: str) -> Study:
     """Select the runs of one of FLIS's scenarios."""
-    return study.only(run for run in study.runs if scenario_of(run) == scenario)
+    return study.only(run for run in study.runs if name_scenario(run) == scenario)
 
 
-def scenario_of(run: Run) -> str:
+def name_scenario(run: Run) -> str:
     """Format FLIS's name of a run's split, `label-skew 0.2`; empty if it is in another setting."""
     share = SHARES.get(run.split)
     if share is None or any(run.keys.get(key) != value for key, value in SETTING.items()):
@@ -120,14 +126,16 @@ def scenario_of(run: Run) -> str:
     return f"{run.split} {run.keys.get(share)}"
 
 
-def _accuracy(study: Study, scenario: str) -> Table:
+def _build_accuracy_table(study: Study, scenario: str) -> Table:
     """Build the table of accuracies of one scenario, with a column for each data set."""
 
-    def cell(own: Study, dataset: str) -> Cell:
+    def build_cell(own: Study, dataset: str) -> Cell:
         """Build the cell of one algorithm on one data set."""
-        return _cell(own.of(dataset=dataset), scenario, dataset, str(own.runs[0].published))
+        return _build_accuracy_cell(
+            own.with_values(dataset=dataset), scenario, dataset, str(own.runs[0].published)
+        )
 
-    return table_beside(
+    return build_reference_table(
         study,
         f"against-flis-{scenario.replace(' ', '-')}",
         f"FLIS, Tables 1 and 2: {scenario}",
@@ -135,18 +143,18 @@ def _accuracy(study: Study, scenario: str) -> Table:
         "SCAFFOLD: of the global model, Per-FedAvg: of the adapted one) on the test images of its labels, "
         "mean over clients, ± standard deviation over runs. How many "
         "rounds and repetitions the published numbers are of is not stated.",
-        (StudyColumn(dataset, cell=partial(cell, dataset=dataset)) for dataset in study.datasets),
+        (StudyColumn(dataset, cell=partial(build_cell, dataset=dataset)) for dataset in study.datasets),
         NOTES,
-        lambda run: OF_ROWS.get(str(run.published), ()),
+        lambda run: ROW_NOTES.get(str(run.published), ()),
     )
 
 
-def _cell(study: Study, scenario: str, dataset: str, published: str) -> Cell:
+def _build_accuracy_cell(study: Study, scenario: str, dataset: str, published: str) -> Cell:
     """Build a cell of our accuracy and the printed one, with the notes that apply."""
-    cell = over_seeds(study, Measure("accuracy, %", lambda result: 100 * accuracy(result), digits=2))
-    if (scenario, dataset, published) not in printed_accuracy():
+    cell = average_seeds(study, Measure("accuracy, %", lambda result: 100 * read_accuracy(result), digits=2))
+    if (scenario, dataset, published) not in read_printed_accuracy():
         return cell
-    printed, deviation = printed_accuracy()[scenario, dataset, published]
+    printed, deviation = read_printed_accuracy()[scenario, dataset, published]
     notes = []
     # The three data sets on which the rows of global models have one decimal, as another benchmark prints
     # them.
@@ -157,19 +165,19 @@ def _cell(study: Study, scenario: str, dataset: str, published: str) -> Cell:
     if published == "SCAFFOLD" and float(printed) == 10.0:
         notes.append("collapse")
     text = f"{printed} ± {deviation}" if deviation else printed
-    cell = put_beside(cell, float(printed), text, far=FAR_POINTS)
+    cell = add_reference(cell, float(printed), text, far=FAR_POINTS)
     return replace(cell, notes=(*cell.notes, *notes))
 
 
 def _read_megabits(spent: Cost) -> float:
     """Read the megabits sent per client."""
-    return spent.sent("mbit-per-client")
+    return spent.convert_traffic("mbit-per-client")
 
 
-def _cost(study: Study) -> Table:
+def _build_cost_table(study: Study) -> Table:
     """Build the table of rounds to the targets of Table 3, and megabits per client, medians over seeds."""
 
-    def column(
+    def build_column(
         dataset: str, name: str, scenario: str, place: int, number: Callable[[Cost], float]
     ) -> StudyColumn:
         """Build the column of one number of a data set.
@@ -182,17 +190,21 @@ def _cost(study: Study) -> Table:
             number: reads the number of a cost.
         """
 
-        def cell(of_algorithm: Study) -> Cell:
+        def build_cell(algorithm_runs: Study) -> Cell:
             """Build the cell of one algorithm."""
-            printed = printed_cost().get((dataset, str(of_algorithm.runs[0].published)))
-            own = _choose_scenario(of_algorithm.of(dataset=dataset), scenario)
-            spent = [number(cost(run, curve_of(run), TARGETS[dataset])) for run in own.finished]
+            printed = read_printed_cost().get((dataset, str(algorithm_runs.runs[0].published)))
+            own = _select_scenario(algorithm_runs.with_values(dataset=dataset), scenario)
+            spent = [number(compute_cost(run, choose_curve(run), TARGETS[dataset])) for run in own.finished]
             # Rounds are whole numbers, megabits have two decimals.
-            return median(spent, 2 * place, printed[place] if printed else None) if own.runs else Cell(ABSENT)
+            return (
+                build_median_cell(spent, 2 * place, printed[place] if printed else None)
+                if own.runs
+                else Cell(ABSENT)
+            )
 
-        return StudyColumn(name, dataset, cell=cell)
+        return StudyColumn(name, dataset, cell=build_cell)
 
-    return table_beside(
+    return build_reference_table(
         study,
         "against-flis-cost",
         "FLIS, Table 3: cost of a target accuracy",
@@ -201,12 +213,12 @@ def _cost(study: Study) -> Table:
         "rounds are of 20 % label skew, the published traffic of 30 %, which counts 62,006 parameters for "
         f"every LeNet, also FMNIST's 44,426. {NONE}: not reached, or not stated.",
         (
-            column(dataset, *kind)
+            build_column(dataset, *kind)
             for dataset in study.datasets
             if dataset in TARGETS
             for kind in (
-                ("rounds, 20 % skew", ROUNDS_OF, 0, attrgetter("rounds")),
-                ("Mbit a client, 30 % skew", MBIT_OF, 1, _read_megabits),
+                ("rounds, 20 % skew", ROUNDS_SCENARIO, 0, attrgetter("rounds")),
+                ("Mbit a client, 30 % skew", MBIT_SCENARIO, 1, _read_megabits),
             )
         ),
     )

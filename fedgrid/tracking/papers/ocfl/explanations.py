@@ -9,34 +9,34 @@ from fedgrid.tracking.explained.scores import (
     DISTRIBUTIONS,
     INSERTION,
     SCORES,
-    Explained,
+    ExplanationMeans,
     compare_explanations,
-    published_ranks,
-    run_means,
+    compute_published_ranks,
+    compute_run_means,
 )
 from fedgrid.tracking.names import AS_PUBLISHED, name_in_papers, names_line
 from fedgrid.tracking.papers.ocfl import numbers
 from fedgrid.tracking.papers.ocfl.tables import FAR_SCORE
-from fedgrid.tracking.papers.shared.paper import put_beside
-from fedgrid.tracking.scoring.measures import scenario_means
-from fedgrid.tracking.tables.significance import rank_cell
+from fedgrid.tracking.papers.shared.paper import add_reference
+from fedgrid.tracking.scoring.measures import average_by_scenario
+from fedgrid.tracking.tables.significance import build_rank_cell
 from fedgrid.tracking.tables.table import (
     ABSENT,
-    FAR,
+    FAR_NOTE,
     Cell,
     Column,
     Row,
     Table,
-    dash,
-    fixed,
+    build_dash_cell,
+    build_mean_cell,
+    format_fixed,
     letter_notes,
-    mean,
 )
 
 DIGITS = 3
 
 
-def scores(explained: Sequence[Explained]) -> Table:
+def build_scores_table(explained: Sequence[ExplanationMeans]) -> Table:
     """Build the table of insertion, deletion and gap, of scenarios with one number of clients."""
     (clients,) = {model.scenario[1] for model in explained}
     published = {model.algorithm: model.published for model in explained}
@@ -54,23 +54,25 @@ def scores(explained: Sequence[Explained]) -> Table:
         f"outside; a run with one cluster has none. {names_line(published)}".rstrip(),
         tuple(Column(score.name, on) for on in DISTRIBUTIONS for score in SCORES),
         tuple(
-            Row(names[algorithm], tuple(_cells(part, algorithm)), f"data sets: {name}")
+            Row(names[algorithm], tuple(_build_cells(part, algorithm)), f"data sets: {name}")
             for name, part in parts.items()
             for algorithm in dict.fromkeys(model.algorithm for model in part)
         ),
         corner="algorithm",
         part="data sets",
-        notes={FAR: f"Differs from the published by more than {FAR_SCORE:g}."},
+        notes={FAR_NOTE: f"Differs from the published by more than {FAR_SCORE:g}."},
     )
     return letter_notes(table)
 
 
-def ranks(explained: Sequence[Explained], on: str) -> Table:
+def build_ranks_table(explained: Sequence[ExplanationMeans], on: str) -> Table:
     """Build the table of average ranks on one distribution, in the right direction and as published."""
     (clients,) = {model.scenario[1] for model in explained}
     compared = [compare_explanations(explained, on, score) for score in SCORES]
     right = [dict(zip(result.algorithms, result.ranks, strict=True)) for result in compared]
-    published = [published_ranks(run_means(explained, on, score)) for score in (INSERTION, DELETION)]
+    published = [
+        compute_published_ranks(compute_run_means(explained, on, score)) for score in (INSERTION, DELETION)
+    ]
     algorithms = dict.fromkeys(model.algorithm for model in explained)
     remarks = dict.fromkeys(
         remark
@@ -78,7 +80,7 @@ def ranks(explained: Sequence[Explained], on: str) -> Table:
         for remark in result.remarks
         if not result.algorithms or "is left out" in remark
     )
-    best = f" the highest insertion and gap, the lowest deletion, {compared[0].where}."
+    best = f" the highest insertion and gap, the lowest deletion, {compared[0].scope}."
     best = best if compared[0].algorithms else ""
     return Table(
         f"explanation-ranks-{on}-{clients}",
@@ -95,35 +97,37 @@ def ranks(explained: Sequence[Explained], on: str) -> Table:
             *(Column(score.name, AS_PUBLISHED) for score in (INSERTION, DELETION)),
         ),
         tuple(
-            Row(algorithm, tuple(rank_cell(by_name.get(algorithm)) for by_name in (*right, *published)))
+            Row(algorithm, tuple(build_rank_cell(by_name.get(algorithm)) for by_name in (*right, *published)))
             for algorithm in algorithms
         ),
         corner="algorithm",
     )
 
 
-def _cells(explained: Sequence[Explained], algorithm: str) -> Iterator[Cell]:
+def _build_cells(explained: Sequence[ExplanationMeans], algorithm: str) -> Iterator[Cell]:
     """Yield the cells of an algorithm: each score on each distribution, with the published mean."""
     expected = len({model.scenario for model in explained if model.algorithm == algorithm})
     rows = {model.scenario: model.published for model in explained if model.algorithm == algorithm}
     for on in DISTRIBUTIONS:
         for score in SCORES:
-            by_scenario = scenario_means(run_means(explained, on, score)[algorithm])
+            by_scenario = average_by_scenario(compute_run_means(explained, on, score)[algorithm])
             if not by_scenario:
                 # A dash: this algorithm has no score there. A dot: these images were not explained at all.
                 is_there = any(model.on == on for model in explained)
-                yield dash(expected=expected, finished=0) if is_there else Cell(ABSENT)
+                yield build_dash_cell(expected=expected, finished=0) if is_there else Cell(ABSENT)
                 continue
             value = float(np.mean(list(by_scenario.values())))
-            cell = mean(value, None, count=len(by_scenario), expected=expected, seeds=1, digits=DIGITS)
+            cell = build_mean_cell(
+                value, None, count=len(by_scenario), expected=expected, seeds=1, digits=DIGITS
+            )
             keys = [(scenario, rows[scenario], on) for scenario in by_scenario]
-            printed = [numbers.explanations()[key] for key in keys if key in numbers.explanations()]
+            printed = [numbers.read_explanations()[key] for key in keys if key in numbers.read_explanations()]
             # A published mean over fewer scenarios would not be comparable.
             if len(printed) == len(keys):
                 insertion, deletion = np.mean(printed, axis=0).tolist()
                 reference = {"insertion": insertion, "deletion": deletion}.get(
                     score.name, insertion - deletion
                 )
-                text = fixed(reference, DIGITS)
-                cell = put_beside(cell, reference, text, far=FAR_SCORE, highest=score.highest)
+                text = format_fixed(reference, DIGITS)
+                cell = add_reference(cell, reference, text, far=FAR_SCORE, highest=score.highest)
             yield cell

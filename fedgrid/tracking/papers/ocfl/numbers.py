@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedgrid.tracking.papers.shared.paper import csv_rows
+from fedgrid.tracking.papers.shared.paper import read_csv_rows
 from fedgrid.tracking.scoring.partitions import PublishedClustering
 from fedgrid.tracking.scoring.run import Scenario
 
@@ -25,30 +25,30 @@ SCENARIOS = 8
 
 
 @cache
-def clustering() -> Mapping[tuple[Scenario, str], PublishedClustering]:
+def read_clustering() -> Mapping[tuple[Scenario, str], PublishedClustering]:
     """Read the cells of Tables 1 and 2, by scenario and algorithm."""
     return {
         (
             (row["dataset"], int(row["clients"]), f"{row['overlap']}-{row['balance']}"),
             row["algorithm"],
         ): PublishedClustering(float(row["rand"]), float(row["ami"]), float(row["com"]), int(row["round"]))
-        for row in csv_rows(FOLDER / "clustering.csv")
+        for row in read_csv_rows(FOLDER / "clustering.csv")
     }
 
 
 @cache
-def personalisation() -> Mapping[tuple[str, str], Mapping[str, float]]:
+def read_personalisation() -> Mapping[tuple[str, str], Mapping[str, float]]:
     """Read `pf1_mean`, `pf1_last` and so on, means over eight scenarios, by data set and algorithm."""
     return {
         (row["dataset"], row["algorithm"]): {
             name: float(value) for name, value in row.items() if name not in ("dataset", "algorithm")
         }
-        for row in csv_rows(FOLDER / "personalisation.csv")
+        for row in read_csv_rows(FOLDER / "personalisation.csv")
     }
 
 
 @cache
-def explanations() -> Mapping[tuple[Scenario, str, str], tuple[float, float]]:
+def read_explanations() -> Mapping[tuple[Scenario, str, str], tuple[float, float]]:
     """Read insertion and deletion of a run, by scenario, algorithm and distribution."""
     return {
         (
@@ -56,11 +56,11 @@ def explanations() -> Mapping[tuple[Scenario, str, str], tuple[float, float]]:
             row["algorithm"],
             row["on"],
         ): (float(row["insertion"]), float(row["deletion"]))
-        for row in csv_rows(FOLDER / "explanations.csv")
+        for row in read_csv_rows(FOLDER / "explanations.csv")
     }
 
 
-def digits_of(value: float) -> float:
+def round_as_published(value: float) -> float:
     """Round a clustering score like the published ones: 0.509855 to 0.50985, then to 0.5098."""
     for digits in (5, 4):
         # numpy rounds halves to even, as was done for the published numbers.

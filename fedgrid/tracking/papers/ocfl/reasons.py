@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from fedgrid.tracking.scoring.run import Run
-from fedgrid.tracking.tables.table import FAR, Cell
+from fedgrid.tracking.tables.table import FAR_NOTE, Cell
 
 CNN = ("mnist", "fmnist")
 RESNET = ("cifar10", "pathmnist", "bloodmnist")
@@ -40,27 +40,27 @@ class Reason:
     """Headings of columns."""
     scenario: tuple[str, int, str] | None = None
 
-    def fits(self, dataset: str) -> bool:
+    def applies_to_dataset(self, dataset: str) -> bool:
         """Check whether the reason applies to a data set."""
         return not self.datasets or dataset in self.datasets
 
-    def is_of_row(self, run: Run) -> bool:
+    def applies_to_run(self, run: Run) -> bool:
         """Check whether the reason applies to the algorithm and data set of a run."""
         # A run as published needs no excuse for a mistake that it shares. The archive's runs are the
         # published ones, which the reason is about.
         shares_the_mistake = run.is_as_published and not run.is_archived
         return (
-            self.fits(run.dataset)
+            self.applies_to_dataset(run.dataset)
             and (not self.algorithms or run.published in self.algorithms)
             and not (self.plain and shares_the_mistake)
         )
 
-    def words(self, *, archived: bool) -> str:
+    def format_text(self, *, archived: bool) -> str:
         """Format the footnote for a table of runs of the archive, or of runs computed here."""
         return self.text if archived or not self.ours else f"{self.text} {self.ours}"
 
 
-OF_ALL = {
+TABLE_REASONS = {
     "cnn": Reason("The authors' network for these images is not published.", "The one here is similar.", CNN),
     "runs": Reason(
         "Each published number is of one run from an unseeded initial model; the round in which OCFL "
@@ -77,7 +77,7 @@ OF_ALL = {
 }
 """Reasons for whole tables: sentences of their captions."""
 
-OF_ROWS = {
+ROW_REASONS = {
     "affinity": Reason(
         "The published runs gave distances to an algorithm that takes similarities, so that hidden groups "
         "exchanged members.",
@@ -138,7 +138,7 @@ OF_ROWS = {
     ),
 }
 
-OF_COLUMNS = {
+COLUMN_REASONS = {
     "homogeneity": Reason(
         "Homogeneity, though called completeness: the two arguments were exchanged. In this table both "
         "numbers are computed so.",
@@ -156,7 +156,7 @@ OF_COLUMNS = {
     ),
 }
 
-OF_CELLS = {
+CELL_REASONS = {
     "copied": Reason(
         "The published AMI of OCFL-HDB is a copy of its RAND; in this table both numbers are.",
         algorithms=("OCFL-HDB",),
@@ -172,33 +172,39 @@ OF_CELLS = {
 }
 
 
-def texts(far: str, *, archived: bool) -> Mapping[str, str]:
+def format_notes(far: str, *, archived: bool) -> Mapping[str, str]:
     """Format the notes of a table by key; `far` is the text of `FAR`."""
-    notes = {**OF_ROWS, **OF_COLUMNS, **OF_CELLS}
-    return {FAR: far, **{key: reason.words(archived=archived) for key, reason in notes.items()}}
+    notes = {**ROW_REASONS, **COLUMN_REASONS, **CELL_REASONS}
+    return {FAR_NOTE: far, **{key: reason.format_text(archived=archived) for key, reason in notes.items()}}
 
 
-def sentences(dataset: str, *keys: str, archived: bool) -> Iterator[str]:
-    """Yield the texts of those of `OF_ALL` that apply to a data set."""
-    return (OF_ALL[key].words(archived=archived) for key in keys if OF_ALL[key].fits(dataset))
+def format_sentences(dataset: str, *keys: str, archived: bool) -> Iterator[str]:
+    """Yield the texts of those of `TABLE_REASONS` that apply to a data set."""
+    return (
+        TABLE_REASONS[key].format_text(archived=archived)
+        for key in keys
+        if TABLE_REASONS[key].applies_to_dataset(dataset)
+    )
 
 
-def row_notes(run: Run) -> tuple[str, ...]:
+def find_row_notes(run: Run) -> tuple[str, ...]:
     """Find the notes that apply to the algorithm and data set of a run."""
-    return tuple(key for key, reason in OF_ROWS.items() if reason.is_of_row(run))
+    return tuple(key for key, reason in ROW_REASONS.items() if reason.applies_to_run(run))
 
 
-def column_notes(measure: str) -> tuple[str, ...]:
+def find_column_notes(measure: str) -> tuple[str, ...]:
     """Find the notes of a measure."""
-    return tuple(key for key, reason in OF_COLUMNS.items() if measure in reason.measures)
+    return tuple(key for key, reason in COLUMN_REASONS.items() if measure in reason.measures)
 
 
-def note_cell(cell: Cell, run: Run, measure: str) -> Cell:
+def add_cell_notes(cell: Cell, run: Run, measure: str) -> Cell:
     """Add the notes of its scenario, algorithm and measure to a cell."""
     notes = tuple(
         key
-        for key, reason in OF_CELLS.items()
+        for key, reason in CELL_REASONS.items()
         # A reason without a scenario applies in all of them.
-        if reason.is_of_row(run) and measure in reason.measures and reason.scenario in (None, run.scenario)
+        if reason.applies_to_run(run)
+        and measure in reason.measures
+        and reason.scenario in (None, run.scenario)
     )
     return replace(cell, notes=cell.notes + notes)

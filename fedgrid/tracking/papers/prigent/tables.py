@@ -16,19 +16,28 @@ from pathlib import Path
 
 import numpy as np
 
-from fedgrid.tracking.papers.shared.paper import Paper, csv_rows, table_beside
-from fedgrid.tracking.scoring.cost import Cost, cost, sent
+from fedgrid.tracking.papers.shared.paper import Paper, build_reference_table, read_csv_rows
+from fedgrid.tracking.scoring.cost import Cost, compute_cost, compute_traffic
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study
-from fedgrid.tracking.tables.cells import StudyColumn, explain_cells
-from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, fixed, median
+from fedgrid.tracking.tables.cells import StudyColumn, explain_table
+from fedgrid.tracking.tables.table import (
+    ABSENT,
+    NONE,
+    Cell,
+    Column,
+    Row,
+    Table,
+    build_median_cell,
+    format_fixed,
+)
 
 FOLDER = Path(__file__).parent
 
 SETTINGS = {"mnist": ("rotated", 100), "cifar10": ("flipped", 100), "femnist": ("natural", 3550)}
 """Data set -> kind of scenario and number of clients."""
 TARGETS = {"mnist": 0.95, "cifar10": 0.50, "femnist": 0.80}
-LAST = {"femnist": 20}
+LAST_ROUNDS = {"femnist": 20}
 """Rounds over which the final accuracy is a mean; else 5."""
 ACCURACY, GIGA = "asked_accuracy", 1e9
 FEDAVG, FLIP = "BNC", "algorithm.flip"
@@ -44,66 +53,71 @@ NOTES: Mapping[str, str] = {
     "ladd": "In the release's logs LADD's ARI is .426 (MNIST) and .463 (CIFAR-10).",
     "softmax": "The release's LeNet ends in a softmax, of which its loss takes another one.",
 }
-OF_ROWS = {"IFCA": ("ifca",), "LADD": ("ladd",)}
+ROW_NOTES = {"IFCA": ("ifca",), "LADD": ("ladd",)}
 
 
 @cache
-def printed_tables() -> Mapping[tuple[str, str], Mapping[str, str]]:
+def read_printed_tables() -> Mapping[tuple[str, str], Mapping[str, str]]:
     """Read `rounds`, `accuracy`, `gb` ... of Tables III to V, by data set and algorithm."""
-    return {(row["dataset"], row["algorithm"]): row for row in csv_rows(FOLDER / "tables.csv")}
+    return {(row["dataset"], row["algorithm"]): row for row in read_csv_rows(FOLDER / "tables.csv")}
 
 
 @cache
-def printed_flips() -> Mapping[tuple[str, str, float], float]:
+def read_printed_flips() -> Mapping[tuple[str, str, float], float]:
     """Read the ARI by data set, encoder (`federated` or `central`) and flip probability."""
     return {
         (row["dataset"], row["encoder"], float(row["flip"])): float(row["ari"])
-        for row in csv_rows(FOLDER / "flips.csv")
+        for row in read_csv_rows(FOLDER / "flips.csv")
     }
 
 
-def against_prigent(study: Study) -> tuple[Table, ...]:
+def build_prigent_tables(study: Study) -> tuple[Table, ...]:
     """Build a table for each data set of the paper that the study has in its setting, and one of flips."""
     compared = study.only(run for run in study.runs if is_in_setting(run))
     # Clusters of messages are final before training, so a grid over flips has runs of a single round.
     trained = compared.only(run for run in compared.runs if run.rounds > 1)
-    tables = [_costs(trained.of(dataset=dataset), dataset) for dataset in trained.datasets]
-    if len({run.keys.get(FLIP) for run in compared.runs if encoder_of(run)} - {None}) > 1:
-        tables += [_flips(compared.of(dataset=dataset), dataset) for dataset in compared.datasets]
+    tables = [
+        _build_cost_table(trained.with_values(dataset=dataset), dataset) for dataset in trained.datasets
+    ]
+    if len({run.keys.get(FLIP) for run in compared.runs if name_encoder(run)} - {None}) > 1:
+        tables += [
+            _build_flips_table(compared.with_values(dataset=dataset), dataset)
+            for dataset in compared.datasets
+        ]
     return tuple(table for table in tables if table.rows)
 
 
 def is_in_setting(run: Run) -> bool:
     """Check whether a run is in the paper's setting for its data set, and has a row in its tables."""
     setting = SETTINGS.get(run.dataset)
-    return setting == (run.split, run.clients) and (run.dataset, _row_of(run)) in printed_tables()
+    return setting == (run.split, run.clients) and (run.dataset, _name_row(run)) in read_printed_tables()
 
 
-def _row_of(run: Run) -> str:
+def _name_row(run: Run) -> str:
     """Format the name of a run's row in the published tables."""
-    encoder = encoder_of(run)
+    encoder = name_encoder(run)
     return f"Embeddings, {encoder}" if encoder else str(run.published)
 
 
-def encoder_of(run: Run) -> str:
+def name_encoder(run: Run) -> str:
     """Name how the run's encoder is trained, `federated` or `central`; empty if it has none."""
     if run.published != "Embeddings":
         return ""
     return "central" if run.keys.get("algorithm.encoder.federated", "0") == "0" else "federated"
 
 
-def _costs(study: Study, dataset: str) -> Table:
+def _build_cost_table(study: Study, dataset: str) -> Table:
     """Build the table of rounds, accuracy, traffic and time of one data set."""
-    target, last = TARGETS[dataset], LAST.get(dataset, 5)
-    of_fedavg = [float(run.curves["seconds"][-1]) for run in study.finished if run.published == FEDAVG]
+    target, last = TARGETS[dataset], LAST_ROUNDS.get(dataset, 5)
+    fedavg_seconds = [float(run.curves["seconds"][-1]) for run in study.finished if run.published == FEDAVG]
     # The median of all seeds: the time of a single run depends on the machine's other work.
-    fedavg = float(np.median(of_fedavg)) if of_fedavg else np.nan
+    fedavg = float(np.median(fedavg_seconds)) if fedavg_seconds else np.nan
 
-    def until(run: Run) -> Cost:
+    def compute_run_cost(run: Run) -> Cost:
         """Compute the cost of a run until the target."""
-        return cost(run, ACCURACY, target, "with-test")
+        return compute_cost(run, ACCURACY, target, "with-test")
 
-    def column(name: str, key: str, digits: int, number: Callable[[Run], float]) -> StudyColumn:
+    def build_column(name: str, key: str, digits: int, number: Callable[[Run], float]) -> StudyColumn:
         """Build the column of one number.
 
         Args:
@@ -113,59 +127,70 @@ def _costs(study: Study, dataset: str) -> Table:
             number: computes the number of a run.
         """
 
-        def cell(own: Study) -> Cell:
+        def build_cell(own: Study) -> Cell:
             """Build the cell of one algorithm."""
-            printed = printed_tables()[dataset, _row_of(own.runs[0])][key]
+            printed = read_printed_tables()[dataset, _name_row(own.runs[0])][key]
             if printed and key.startswith("seconds"):
                 # The authors' machines differ from any other, so times are compared as shares of FedAvg's
                 # whole run.
-                whole = printed_tables()[dataset, FEDAVG]["seconds"]
-                printed = fixed(float(printed) / float(whole), digits)
-            return median([number(run) for run in own.finished], digits, printed)
+                fedavg_total = read_printed_tables()[dataset, FEDAVG]["seconds"]
+                printed = format_fixed(float(printed) / float(fedavg_total), digits)
+            return build_median_cell([number(run) for run in own.finished], digits, printed)
 
-        return StudyColumn(name, cell=cell)
+        return StudyColumn(name, cell=build_cell)
 
-    def notes_of(run: Run) -> tuple[str, ...]:
+    def find_notes(run: Run) -> tuple[str, ...]:
         """Find the notes of a run's algorithm."""
-        return ("sign", "flip") if encoder_of(run) else OF_ROWS.get(str(run.published), ())
+        return ("sign", "flip") if name_encoder(run) else ROW_NOTES.get(str(run.published), ())
 
-    of_all = {"mnist": ("bytes", "softmax"), "femnist": ("bytes", "femnist")}.get(dataset, ("bytes",))
-    return table_beside(
+    caption_notes = {"mnist": ("bytes", "softmax"), "femnist": ("bytes", "femnist")}.get(dataset, ("bytes",))
+    return build_reference_table(
         study,
         f"against-prigent-{dataset}",
         f"Prigent et al., Tables III to V: {dataset}",
         "Ours / published, medians over seeds. Accuracy: of the clusters' models on the test images of the "
         f"clients asked, mean over the last {last} rounds. GB: models down, up, and down to be tested, and "
         f"what was sent before training. Times: as a share of FedAvg's whole run. {NONE}: not reached. "
-        f"{' '.join(NOTES[key] for key in of_all)}",
+        f"{' '.join(NOTES[key] for key in caption_notes)}",
         (
-            column(f"rounds to {target:.0%}", "rounds", 0, lambda run: until(run).rounds),
-            column("accuracy, %", "accuracy", 2, lambda run: 100 * run.mean(ACCURACY, last=last)),
-            column("GB", "gb", 2, lambda run: float(sent(run, "with-test")[-1]) / GIGA),
-            column("time / FedAvg's", "seconds", 2, lambda run: float(run.curves["seconds"][-1]) / fedavg),
-            column(f"GB to {target:.0%}", "gb_to_target", 2, lambda run: until(run).bytes / GIGA),
-            column(f"time to {target:.0%}", "seconds_to_target", 2, lambda run: until(run).seconds / fedavg),
+            build_column(f"rounds to {target:.0%}", "rounds", 0, lambda run: compute_run_cost(run).rounds),
+            build_column("accuracy, %", "accuracy", 2, lambda run: 100 * run.mean(ACCURACY, last=last)),
+            build_column("GB", "gb", 2, lambda run: float(compute_traffic(run, "with-test")[-1]) / GIGA),
+            build_column(
+                "time / FedAvg's", "seconds", 2, lambda run: float(run.curves["seconds"][-1]) / fedavg
+            ),
+            build_column(
+                f"GB to {target:.0%}", "gb_to_target", 2, lambda run: compute_run_cost(run).bytes / GIGA
+            ),
+            build_column(
+                f"time to {target:.0%}",
+                "seconds_to_target",
+                2,
+                lambda run: compute_run_cost(run).seconds / fedavg,
+            ),
         ),
         NOTES,
-        notes_of,
+        find_notes,
     )
 
 
-def _flips(study: Study, dataset: str) -> Table:
+def _build_flips_table(study: Study, dataset: str) -> Table:
     """Build the table of the ARI by flip probability, with a column for each encoder."""
-    embedding = study.only(run for run in study.runs if encoder_of(run))
-    encoders = dict.fromkeys(encoder_of(run) for run in embedding.runs)
+    embedding = study.only(run for run in study.runs if name_encoder(run))
+    encoders = dict.fromkeys(name_encoder(run) for run in embedding.runs)
     flips = sorted({float(run.keys[FLIP]) for run in embedding.runs})
     rows = []
     for flip in flips:
         cells = []
         for encoder in encoders:
             part = embedding.only(
-                run for run in embedding.runs if encoder_of(run) == encoder and float(run.keys[FLIP]) == flip
+                run
+                for run in embedding.runs
+                if name_encoder(run) == encoder and float(run.keys[FLIP]) == flip
             )
-            ari = printed_flips().get((dataset, encoder, flip))
+            ari = read_printed_flips().get((dataset, encoder, flip))
             values = [result.last("ari") for result in part.finished]
-            cell = median(values, 3, "" if ari is None else f"{ari:g}")
+            cell = build_median_cell(values, 3, "" if ari is None else f"{ari:g}")
             cells.append(cell if part.runs else Cell(ABSENT))
         rows.append(Row(f"{flip:g}", tuple(cells)))
     table = Table(
@@ -179,20 +204,24 @@ def _flips(study: Study, dataset: str) -> Table:
         tuple(rows),
         corner="flip probability",
     )
-    return explain_cells(table, embedding)
+    return explain_table(table, embedding)
 
 
-def against_attack(errors: Mapping[str, Sequence[float]]) -> Table | None:
+def build_attack_table(errors: Mapping[str, Sequence[float]]) -> Table | None:
     """Build the table of our errors and Table II, None if none of its levels is among ours.
 
     Args:
         errors: level, `none` or the flip probability -> mean squared errors of pixels, one a run.
     """
     rows = []
-    for level, printed in ((row["level"], float(row["mse"])) for row in csv_rows(FOLDER / "attack.csv")):
-        if of_level := errors.get(level, ()):
-            ours = float(np.median(of_level))
-            cells = (Cell(fixed(ours, 4), ours), Cell(fixed(printed, 4)), Cell(fixed(printed / ours, 1)))
+    for level, printed in ((row["level"], float(row["mse"])) for row in read_csv_rows(FOLDER / "attack.csv")):
+        if level_errors := errors.get(level, ()):
+            ours = float(np.median(level_errors))
+            cells = (
+                Cell(format_fixed(ours, 4), ours),
+                Cell(format_fixed(printed, 4)),
+                Cell(format_fixed(printed / ours, 1)),
+            )
             rows.append(Row("without bits" if level == "none" else f"flip {level}", cells))
     if not rows:
         return None
@@ -210,4 +239,4 @@ def against_attack(errors: Mapping[str, Sequence[float]]) -> Table | None:
     )
 
 
-PAPER = Paper("prigent", "Prigent et al.", against_prigent)
+PAPER = Paper("prigent", "Prigent et al.", build_prigent_tables)

@@ -14,9 +14,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from fedgrid.tracking.arrays import group_by
-from fedgrid.tracking.scoring.paired_tests import mean_and_half
+from fedgrid.tracking.scoring.paired_tests import compute_mean_and_half
 from fedgrid.tracking.scoring.run import Run
-from fedgrid.tracking.scoring.selection import number_of
+from fedgrid.tracking.scoring.selection import parse_number
 from fedgrid.tracking.scoring.study import Study
 
 Verdict: TypeAlias = Literal["holds", "does not hold", "cannot be said"]
@@ -47,7 +47,7 @@ class Check:
         # One seed has no interval, and its number alone says nothing about chance.
         if len(self.values) < 2:
             return "cannot be said"
-        mean, half = mean_and_half(np.array(self.values))
+        mean, half = compute_mean_and_half(np.array(self.values))
         if self.low < mean - half and mean + half < self.high:
             return "holds"
         outside = mean + half <= self.low or mean - half >= self.high
@@ -69,7 +69,7 @@ class Claim:
     """Function that yields the checks of a study; none if it lacks the runs."""
 
 
-def verdict(checks: Iterable[Check]) -> Verdict:
+def combine_verdicts(checks: Iterable[Check]) -> Verdict:
     """Combine the verdicts of all scenarios and comparisons of a claim."""
     verdicts = {check.verdict for check in checks}
     if "does not hold" in verdicts:
@@ -78,25 +78,29 @@ def verdict(checks: Iterable[Check]) -> Verdict:
     return "cannot be said" if "cannot be said" in verdicts else "holds"
 
 
-def scores(
-    study: Study, of: Callable[[Run], float], where: Callable[[Run], bool], without: str = ""
+def read_scores(
+    study: Study,
+    compute_number: Callable[[Run], float],
+    is_match: Callable[[Run], bool],
+    left_out_axis: str = "",
 ) -> ScoreBySeed:
     """Compute a number of the runs that fit, by scenario and seed; the mean of several variants in one.
 
     Args:
         study: the runs.
-        of: computes the number of a run, NaN if it has none.
-        where: whether a run fits.
-        without: an axis that is no part of the scenario, because its values are compared; empty for none.
+        compute_number: computes the number of a run, NaN if it has none.
+        is_match: whether a run fits.
+        left_out_axis: an axis that is no part of the scenario, because its values are compared; empty for
+            none.
     """
-    scored = (result for result in study.finished if where(result) and not isnan(of(result)))
+    scored = (result for result in study.finished if is_match(result) and not isnan(compute_number(result)))
     # Settings that the claim does not name are averaged, so that a grid over them is not many checks of one
     # thing.
-    by_seed = group_by(scored, lambda result: (_words(result, without), result.seed))
-    return {key: float(np.mean([*map(of, results)])) for key, results in by_seed.items()}
+    by_seed = group_by(scored, lambda result: (_format_scenario(result, left_out_axis), result.seed))
+    return {key: float(np.mean([*map(compute_number, results)])) for key, results in by_seed.items()}
 
 
-def _words(run: Run, without: str) -> str:
+def _format_scenario(run: Run, without: str) -> str:
     """Format a run's scenario in words, without one of the grid's axes."""
     parts = {"dataset": run.dataset, "clients": f"{run.clients} clients", "split": run.split}
     parts |= {key: f"{key} {value}" for key, value in run.setting}
@@ -136,7 +140,7 @@ def check_scores(what: str, one: ScoreBySeed, *, low: float, high: float = inf) 
     yield from check_differences(what, one, dict.fromkeys(one, 0.0), low=low, high=high)
 
 
-def largest(checks: Iterable[Check]) -> tuple[Check, ...]:
+def select_largest(checks: Iterable[Check]) -> tuple[Check, ...]:
     """Select the check with the largest mean, for claims of the kind 'by up to'."""
     return tuple(sorted(checks, key=lambda check: check.mean)[-1:])
 
@@ -151,28 +155,32 @@ def has_value(key: str, value: str, where: Callable[[Run], bool]) -> Callable[[R
     return lambda run: run.keys.get(key) == value and where(run)
 
 
-def values_of(study: Study, key: str, where: Callable[[Run], bool]) -> tuple[str, ...]:
+def list_values(study: Study, key: str, where: Callable[[Run], bool]) -> tuple[str, ...]:
     """List the values of a key among the runs that fit, numbers by size."""
 
-    def size(value: str) -> tuple[float, str]:
+    def build_sort_key(value: str) -> tuple[float, str]:
         """Build the sort key of a value: numbers first."""
-        number = number_of(value)
+        number = parse_number(value)
         return inf if number is None else number, value
 
-    return tuple(sorted({run.keys[key] for run in study.runs if where(run) and key in run.keys}, key=size))
+    return tuple(
+        sorted({run.keys[key] for run in study.runs if where(run) and key in run.keys}, key=build_sort_key)
+    )
 
 
-def ends(
-    study: Study, of: Callable[[Run], float], key: str, where: Callable[[Run], bool]
+def compare_ends(
+    study: Study, compute_number: Callable[[Run], float], key: str, where: Callable[[Run], bool]
 ) -> list[tuple[str, ScoreBySeed]]:
-    """Compute `scores` at the least and at the greatest value of a key; nothing with a single value.
+    """Compute `read_scores` at the least and at the greatest value of a key; nothing with a single value.
 
     Args:
         study: the runs.
-        of: computes the number of a run.
+        compute_number: computes the number of a run.
         key: of the configuration.
-        where: whether a run fits.
+        is_match: whether a run fits.
     """
-    values = values_of(study, key, where)
+    values = list_values(study, key, where)
     chosen = (values[0], values[-1]) if len(values) > 1 else ()
-    return [(value, scores(study, of, has_value(key, value, where), key)) for value in chosen]
+    return [
+        (value, read_scores(study, compute_number, has_value(key, value, where), key)) for value in chosen
+    ]

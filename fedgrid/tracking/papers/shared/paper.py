@@ -9,8 +9,8 @@ from fedgrid.tracking.names import name_in_papers
 from fedgrid.tracking.papers.shared.claim import Claim
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study
-from fedgrid.tracking.tables.cells import StudyColumn, explain_cells
-from fedgrid.tracking.tables.table import ABSENT, FAR, Cell, Row, Table, Tone, letter_notes
+from fedgrid.tracking.tables.cells import StudyColumn, explain_table
+from fedgrid.tracking.tables.table import ABSENT, FAR_NOTE, Cell, Row, Table, Tone, letter_notes
 
 
 @dataclass(frozen=True)
@@ -20,21 +20,23 @@ class Paper:
     name: str
     """Its name in the anchor of its section: `flis`."""
     title: str
-    beside: Callable[[Study], tuple[Table, ...]] = lambda study: ()
+    build_tables: Callable[[Study], tuple[Table, ...]] = lambda study: ()
     """Builds tables of our numbers and the printed ones: none without runs in the paper's setting."""
     by_setting: bool = False
-    """Whether `beside` takes one combination of a grid's further axes at a time."""
+    """Whether `build_tables` takes one combination of a grid's further axes at a time."""
     claims: tuple[Claim, ...] = ()
     """Claims of the paper that our runs can test."""
 
 
-def csv_rows(path: Path) -> list[dict[str, str]]:
+def read_csv_rows(path: Path) -> list[dict[str, str]]:
     """Read a row for each line of a csv file of printed numbers, by the names of its columns."""
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
 
 
-def put_beside(cell: Cell, reference: float, text: str, *, far: float, highest: bool | None = True) -> Cell:
+def add_reference(
+    cell: Cell, reference: float, text: str, *, far: float, highest: bool | None = True
+) -> Cell:
     """Add a reference to a cell, which is printed as `text`; an empty cell stays empty.
 
     The cell is better or worse if the printed numbers differ. It has the note `FAR` if they differ by more
@@ -59,18 +61,18 @@ def put_beside(cell: Cell, reference: float, text: str, *, far: float, highest: 
         text=f"{cell.text} / {text}",
         reference=reference,
         tone=cell.tone or tone,
-        notes=(*cell.notes, *([FAR] if abs(difference) > far else [])),
+        notes=(*cell.notes, *([FAR_NOTE] if abs(difference) > far else [])),
     )
 
 
-def table_beside(
+def build_reference_table(
     study: Study,
     name: str,
     title: str,
     caption: str,
     columns: Iterable[StudyColumn],
     notes: Mapping[str, str] | None = None,
-    notes_of: Callable[[Run], tuple[str, ...]] = lambda run: (),
+    find_notes: Callable[[Run], tuple[str, ...]] = lambda run: (),
 ) -> Table:
     """Build a table with a row for each algorithm, of our numbers and the printed ones.
 
@@ -83,15 +85,15 @@ def table_beside(
         caption: the content of the cells.
         columns: the columns with the functions of their cells.
         notes: footnotes by key; None (default): none.
-        notes_of: finds the keys of the notes that apply to a run's algorithm; none by default.
+        find_notes: finds the keys of the notes that apply to a run's algorithm; none by default.
     """
     columns = tuple(columns)
     rows = []
     for algorithm in study.algorithms:
-        own = study.of(algorithm=algorithm)
+        own = study.with_values(algorithm=algorithm)
         run = own.runs[0]
         cells = tuple(column.cell(own) for column in columns)
-        rows.append(Row(name_in_papers(algorithm, run.published), cells, notes=notes_of(run)))
+        rows.append(Row(name_in_papers(algorithm, run.published), cells, notes=find_notes(run)))
     caption = f"{caption} {study.names_line}".rstrip()
     table = Table(name, title, caption, columns, tuple(rows), corner="algorithm", notes=notes or {})
-    return letter_notes(explain_cells(table, study))
+    return letter_notes(explain_table(table, study))

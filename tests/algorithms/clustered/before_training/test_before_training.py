@@ -6,7 +6,7 @@ import pytest
 from fedgrid.algorithms.clustered.before_training.before_training import CENTROIDS, MEMBERS
 from fedgrid.algorithms.clustered.before_training.class_means import VECTOR
 from fedgrid.algorithms.contract.orders import Presence
-from fedgrid.algorithms.registry import create
+from fedgrid.algorithms.registry import create_algorithm
 from tests.helpers.small_cases import build_layout, clients, partition, rng, sets, start, step
 
 LAYOUT = build_layout(2)
@@ -14,7 +14,7 @@ POINTS = {0: 0.0, 1: 10.0, 2: 1.0, 3: 11.0, 4: 0.5}
 
 
 def embeddings(**settings):
-    return create("embeddings", {"encoder": "pixels", "quantise": False, **settings})
+    return create_algorithm("embeddings", {"encoder": "pixels", "quantise": False, **settings})
 
 
 def messages(points):
@@ -100,19 +100,19 @@ def test_fixed_threshold_cuts_there():
 def test_k_means_of_ladd_with_k_given_and_by_the_silhouette():
     points = messages({0: 0.0, 1: 10.0, 2: 0.1, 3: 10.1, 4: 20.0, 5: 20.1})
     for settings in ({"num_clusters": 3}, {}):
-        algorithm = create("ladd", settings)
+        algorithm = create_algorithm("ladd", settings)
         state = algorithm.meet(start(algorithm, 6), points, LAYOUT, rng())
         assert partition(state) == sets({0, 2}, {1, 3}, {4, 5})
 
 
 def test_styles_that_are_all_alike_are_one_cluster():
-    algorithm = create("ladd", {})
+    algorithm = create_algorithm("ladd", {})
     state = algorithm.meet(start(algorithm, 4), messages(dict.fromkeys(range(4), 1.0)), LAYOUT, rng())
     assert partition(state) == sets({0, 1, 2, 3})
 
 
 def test_as_published_differs_by_the_release():
-    settings = create("embeddings-as-published", {}).settings
+    settings = create_algorithm("embeddings-as-published", {}).settings
     assert settings.threshold == "bayesian-reversed"
     assert settings.encoder.batch_statistics
     assert (settings.shared, settings.least_clusters, settings.least_members) == (2, 3, 10)

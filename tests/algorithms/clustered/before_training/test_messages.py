@@ -9,11 +9,11 @@ from fedgrid.algorithms.clustered.before_training.class_means import (
     VECTOR,
     ClassMeans,
     flip_bits,
+    read_vector,
     round_to_bits,
     scale_vector,
-    vector_of,
 )
-from fedgrid.algorithms.clustered.before_training.ladd import Styles, style
+from fedgrid.algorithms.clustered.before_training.ladd import Styles, compute_styles
 
 
 def rng(seed=0):
@@ -54,8 +54,8 @@ def said(message, codes=CODES, labels=LABELS, num_classes=2, seed=0):
 def test_whole_vector_is_scaled_or_each_class():
     """(1, 6, 5, 1) over 1..6 rounds to 0 1 1 0; with a third class (5.5, 6) each class gives 0 1."""
     codes, labels = torch.cat([CODES, torch.tensor([[5.5, 6.0]])]), torch.tensor([0, 0, 1, 2])
-    whole = vector_of(said(ClassMeans(flip=0.0, normalise="vector"), codes, labels, 3))
-    apart = vector_of(said(ClassMeans(flip=0.0), codes, labels, 3))
+    whole = read_vector(said(ClassMeans(flip=0.0, normalise="vector"), codes, labels, 3))
+    apart = read_vector(said(ClassMeans(flip=0.0), codes, labels, 3))
     assert whole[:6].tolist() == [0, 1, 1, 0, 1, 1]
     assert apart[:6].tolist() == [0, 1, 1, 0, 0, 1]
 
@@ -67,7 +67,7 @@ def test_means_are_sent_as_they_are_without_quantisation():
 def test_missing_class_is_fair_coins_of_the_same_length():
     """1,000 classes of 8 entries, of which the client has one."""
     codes = torch.arange(8.0)[None]
-    bits = vector_of(said(ClassMeans(flip=0.0), codes, torch.tensor([0]), 1_000))
+    bits = read_vector(said(ClassMeans(flip=0.0), codes, torch.tensor([0]), 1_000))
     assert len(bits) == 8_000
     assert abs(bits[8:].mean() - 0.5) < 4 * 0.5 / np.sqrt(7_992)
 
@@ -106,7 +106,7 @@ def test_styles_have_the_papers_sizes(shape, classes, entries):
 
 def test_style_of_a_flat_image_is_its_mean_alone():
     """A grey 8 x 8 image of value 51 / 255 = 0.2 has amplitude 64 * 0.2 at frequency zero, and no other."""
-    found = style(torch.full((1, 1, 8, 8), 51, dtype=torch.uint8), 0.2)
+    found = compute_styles(torch.full((1, 1, 8, 8), 51, dtype=torch.uint8), 0.2)
     expected = np.zeros(9)
     expected[4] = 64 * 0.2
     np.testing.assert_allclose(found[0], expected, atol=1e-5)
@@ -116,8 +116,8 @@ def test_style_does_not_see_where_things_are():
     """The amplitudes are the same for an image moved around its edges, and for one turned by 180 degrees."""
     image = torch.randint(0, 256, (1, 1, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     moved, turned = image.roll((2, 3), (2, 3)), image.flip(2, 3)
-    np.testing.assert_allclose(style(moved, 0.3), style(image, 0.3), atol=1e-4)
-    np.testing.assert_allclose(style(turned, 0.3), style(image, 0.3), atol=1e-4)
+    np.testing.assert_allclose(compute_styles(moved, 0.3), compute_styles(image, 0.3), atol=1e-4)
+    np.testing.assert_allclose(compute_styles(turned, 0.3), compute_styles(image, 0.3), atol=1e-4)
 
 
 def test_one_style_a_client():

@@ -6,8 +6,8 @@ from safetensors.numpy import load_file
 
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.contract.orders import PREDICTIONS, Adaptation
-from fedgrid.algorithms.registry import create
-from fedgrid.algorithms.updates.source import InMemory
+from fedgrid.algorithms.registry import create_algorithm
+from fedgrid.algorithms.updates.source import InMemorySource
 from fedgrid.algorithms.updates.updates import Updates
 from tests.helpers.small_cases import build_layout, build_orders, frozen, rng, start
 from tests.helpers.small_runs import config, play, rows
@@ -20,13 +20,13 @@ def take(state, replies, weights=None, **settings):
     vectors = {client: frozen([update]) for client, (_, update, _) in replies.items()}
     predictions = {client: frozen(np.eye(4)[list(classes)]) for client, (_, _, classes) in replies.items()}
     updates = Updates(
-        InMemory(vectors, {PREDICTIONS: predictions}),
+        InMemorySource(vectors, {PREDICTIONS: predictions}),
         build_layout(1),
         clients=vectors,
         chosen={client: chosen for client, (chosen, _, _) in replies.items()},
         weights=weights,
     )
-    return create("flis-dc", settings).step(state, 0, updates, rng())
+    return create_algorithm("flis-dc", settings).step(state, 0, updates, rng())
 
 
 def of_models(*models, num_clients=6):
@@ -74,7 +74,9 @@ class TestStep:
         assert state.labels_K[[0, 2, 4, 1]].tolist() == [0, 1, 1, 0]
 
     def test_next_round_sends_all_models_and_those_not_asked_choose_at_the_test(self):
-        algorithm = create("flis-dc", {"choose_on": "batch", "choose_by": "accuracy", "fine_tune": 7})
+        algorithm = create_algorithm(
+            "flis-dc", {"choose_on": "batch", "choose_by": "accuracy", "fine_tune": 7}
+        )
         state, _ = take(of_models(0.0), CHAIN, beta=0.5)
         [order] = build_orders(algorithm, state, [3], 1).values()
         assert (order.candidates, order.choose_on, order.choose_by) == ((0, 1, 2), "batch", "accuracy")
@@ -87,9 +89,11 @@ class TestStep:
 
 
 def test_published_version_chooses_by_accuracy_on_the_test_images():
-    [order] = build_orders(create("flis-dc-as-published"), start(create("flis-dc"), 3), [1]).values()
+    [order] = build_orders(
+        create_algorithm("flis-dc-as-published"), start(create_algorithm("flis-dc"), 3), [1]
+    ).values()
     assert (order.choose_on, order.choose_by) == ("test", "accuracy")
-    assert create("flis-dc-as-published").settings.always_joined == 0.96
+    assert create_algorithm("flis-dc-as-published").settings.always_joined == 0.96
 
 
 def last_models(folder):

@@ -5,8 +5,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from fedgrid.algorithms.contract.orders import PREDICTIONS, Presence
-from fedgrid.algorithms.registry import create
-from fedgrid.algorithms.updates.source import InMemory
+from fedgrid.algorithms.registry import create_algorithm
+from fedgrid.algorithms.updates.source import InMemorySource
 from fedgrid.algorithms.updates.updates import Updates
 from tests.helpers.small_cases import build_layout, frozen, partition, rng, sets
 from tests.helpers.small_runs import config, play
@@ -19,7 +19,7 @@ CLASSES = dict(
 
 
 def hc(**settings):
-    return create("flis-hc", settings)
+    return create_algorithm("flis-hc", settings)
 
 
 def begin(algorithm, num_clients=6):
@@ -39,7 +39,7 @@ def take(algorithm, state, updates, sampled=None, weights=None, classes=None):
         if asked[client].infer
     }
     view = Updates(
-        InMemory(
+        InMemorySource(
             {client: frozen([update]) for client, update in updates.items()}, {PREDICTIONS: predictions}
         ),
         build_layout(1),
@@ -134,7 +134,7 @@ class TestNeighbours:
 
     CLASSES = {client: (0,) * (100 - 4 * step) + (1,) * 4 * step for step, client in enumerate((0, 1, 3))}
     CLASSES[2] = (1,) * 100
-    ALGORITHM = create("flis-hc-as-published")
+    ALGORITHM = create_algorithm("flis-hc-as-published")
 
     def first(self, sampled, weights=None):
         updates = {client: float(client + 1) for client in range(4)}

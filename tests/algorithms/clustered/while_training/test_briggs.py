@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.registry import create
+from fedgrid.algorithms.registry import create_algorithm
 from tests.helpers.small_cases import clients, partition, play, rng, sets, start, step
 
 LINE = clients((0, 1), (1, 1), (3, 1), (7, 1))
@@ -12,7 +12,7 @@ LINE = clients((0, 1), (1, 1), (3, 1), (7, 1))
 
 def take(vectors, num_clients, name="briggs", **settings):
     """Take the clustering round, the first, from a single cluster."""
-    algorithm = create(name, {"round": 1, **settings})
+    algorithm = create_algorithm(name, {"round": 1, **settings})
     return step(algorithm, start(algorithm, num_clients, np.zeros(len(vectors[0]))), 0, vectors)
 
 
@@ -20,7 +20,7 @@ def test_briggs_clusters_in_its_round_and_in_no_other():
     """Round 3, counted from 1: index 2. Before, the mean of opposite updates; after, each its own."""
     apart = clients((2, 0), (2, 0), (-2, 0))
     across = clients((0, 3), (0, -3), (0, 3))
-    history = play(create("briggs", {"round": 3}), [across, across, apart, across], 3)
+    history = play(create_algorithm("briggs", {"round": 3}), [across, across, apart, across], 3)
     assert [diagnostics.clustered for _, diagnostics in history] == [False, False, True, False]
     assert partition(history[1][0]) == sets([0, 1, 2])
     assert [model.tolist() for model in history[1][0].models] == [[0, 2]]
@@ -30,7 +30,7 @@ def test_briggs_clusters_in_its_round_and_in_no_other():
 
 
 def test_the_default_is_round_21():
-    algorithm = create("briggs", {})
+    algorithm = create_algorithm("briggs", {})
     apart = clients((1, 0), (0, 1))
     for round_index, expected in ((19, sets([0, 1])), (20, sets([0], [1])), (21, sets([0, 1]))):
         assert partition(step(algorithm, start(algorithm, 2), round_index, apart)[0]) == expected

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.clustered.while_training.communities import nearest_weights, starts
-from fedgrid.algorithms.contract.section import idle_keys
-from fedgrid.algorithms.registry import ALGORITHMS, create
+from fedgrid.algorithms.clustered.while_training.communities import number_starts, weigh_nearest
+from fedgrid.algorithms.contract.section import find_idle_keys
+from fedgrid.algorithms.registry import ALGORITHMS, create_algorithm
 from tests.helpers.small_cases import (
     Federation,
     build_orders,
@@ -32,7 +32,7 @@ community models 1.5 and 12, global model 6.75."""
 
 
 def euclidean(name="louvain", **settings):
-    return create(name, {"distance": "euclidean", **settings})
+    return create_algorithm(name, {"distance": "euclidean", **settings})
 
 
 def sent(algorithm, state, client):
@@ -97,16 +97,16 @@ def test_wnn_starts_a_client_from_a_mixture_of_the_nearest():
 def test_wnn_weights_by_hand():
     """Distances 2, 1, 4 and beta = ln 2: the weights halve with each unit, 1/2, 1 and 1/8."""
     distances_NC = np.array([[2.0, 1.0, 4.0]])
-    np.testing.assert_array_equal(nearest_weights(distances_NC, 1, np.log(2)), [[0, 1, 0]])
-    np.testing.assert_allclose(nearest_weights(distances_NC, 2, np.log(2)), [[1 / 3, 2 / 3, 0]])
+    np.testing.assert_array_equal(weigh_nearest(distances_NC, 1, np.log(2)), [[0, 1, 0]])
+    np.testing.assert_allclose(weigh_nearest(distances_NC, 2, np.log(2)), [[1 / 3, 2 / 3, 0]])
     for neighbours in (3, 10):
-        weights_NC = nearest_weights(distances_NC, neighbours, np.log(2))
+        weights_NC = weigh_nearest(distances_NC, neighbours, np.log(2))
         np.testing.assert_allclose(weights_NC, np.array([[4, 8, 1]]) / 13)
 
 
 def test_each_mixture_is_made_once():
     models = [frozen([0.0]), frozen([8.0])]
-    mixtures, start_K = starts(models, np.array([[0.5, 0.5], [0, 1], [0.25, 0.75], [0.5, 0.5]]))
+    mixtures, start_K = number_starts(models, np.array([[0.5, 0.5], [0, 1], [0.25, 0.75], [0.5, 0.5]]))
     assert [float(model[0]) for model in mixtures] == [4, 6]
     assert start_K.tolist() == [2, 1, 3, 2]
 
@@ -166,7 +166,7 @@ def test_nearness_is_relative_to_the_clients_own_model():
 
     T is 1/2 and 1.5/2; relative to the communities' norms it would be 1/1 and 1.5/3.5.
     """
-    algorithm = create("louvain", {"max_age": 0})
+    algorithm = create_algorithm("louvain", {"max_age": 0})
     others = {0: 0.9, 1: 1.1, 2: 3.4, 3: 3.6}
     state, _ = visits(algorithm, 5, {**others, 4: 2}, others)
     assert partition(state) == sets([0, 1, 4], [2, 3])
@@ -179,7 +179,7 @@ def test_nearness_is_relative_to_the_clients_own_model():
 def test_other_distances_find_the_communities(distance, groups):
     """Two short and two long vectors, in two directions."""
     vectors = clients((3, 1), (3, -1), (30, 10), (30, -10))
-    algorithm = create("leiden", {"distance": distance})
+    algorithm = create_algorithm("leiden", {"distance": distance})
     assert partition(step(algorithm, start(algorithm, 4), 0, vectors)[0]) == groups
 
 
@@ -254,8 +254,8 @@ def test_late_knows_clients_that_are_not_there_in_its_round(attribution):
 def test_the_server_optimizer_acts_with_late_only():
     settings = {"server_learning_rate": 0.5}
     usual = ALGORITHMS["louvain"].settings
-    assert idle_keys(euclidean(**settings).settings, usual)["server_learning_rate"] == "late"
-    assert "server_learning_rate" not in idle_keys(euclidean(late=5, **settings).settings, usual)
+    assert find_idle_keys(euclidean(**settings).settings, usual)["server_learning_rate"] == "late"
+    assert "server_learning_rate" not in find_idle_keys(euclidean(late=5, **settings).settings, usual)
     state, _ = visits(euclidean(late=5, **settings), 4, FOUR)
     assert places_of(state) == [6.75 / 2]
 
@@ -264,9 +264,9 @@ def test_the_server_optimizer_acts_with_late_only():
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_the_hidden_groups_are_found_also_if_interrupted(name, attribution):
     settings = {"attribution": attribution, "max_age": 2}
-    first = Federation().play(create(name, settings), range(3))
-    history = Federation().play(create(name, settings), range(3, 6), copy_state(first[-1][0]))
-    assert has_same_bits(history[-1][0], Federation().play(create(name, settings))[-1][0])
+    first = Federation().play(create_algorithm(name, settings), range(3))
+    history = Federation().play(create_algorithm(name, settings), range(3, 6), copy_state(first[-1][0]))
+    assert has_same_bits(history[-1][0], Federation().play(create_algorithm(name, settings))[-1][0])
     assert partition(history[-1][0]) == {frozenset(range(group, 12, 3)) for group in range(3)}
     assert history[-1][1].silhouette > 0.5
 
@@ -284,8 +284,8 @@ def test_a_permutation_of_the_clients_permutes_the_partition(name, attribution):
     """Where the answer is clear: in rounds 0 and 1, of mere noise, both libraries depend on the order."""
     order = (4, 9, 0, 11, 7, 2, 5, 10, 1, 3, 8, 6)
     settings = {"attribution": attribution}
-    usual = Federation().play(create(name, settings), range(2, 6))
-    permuted = Federation(order=order).play(create(name, settings), range(2, 6))
+    usual = Federation().play(create_algorithm(name, settings), range(2, 6))
+    permuted = Federation(order=order).play(create_algorithm(name, settings), range(2, 6))
     for (state, said), (other, other_said) in zip(usual, permuted, strict=True):
         renamed = {frozenset(order[client] for client in cluster) for cluster in partition(other)}
         assert renamed == partition(state)

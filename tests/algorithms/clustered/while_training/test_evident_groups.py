@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.registry import create
+from fedgrid.algorithms.registry import create_algorithm
 from tests.helpers.small_cases import partition, play, sets, start, step
 
 DIMENSIONS = 30
@@ -20,7 +20,7 @@ def federation(sizes, seed, spread=0.4, dimensions=DIMENSIONS):
 
 
 def algorithm(**settings):
-    return create("evident-groups", settings)
+    return create_algorithm("evident-groups", settings)
 
 
 def rounds_clustered(history):
@@ -68,7 +68,7 @@ class TestDecision:
 
 
 class TestOddClients:
-    """Clients that are like no others: `ODD` has an update of its own, in every round."""
+    """Clients that are like no others: `OUTLIERS` has an update of its own, in every round."""
 
     @staticmethod
     def with_odd(sizes, rounds, odd):

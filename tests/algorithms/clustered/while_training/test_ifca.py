@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedgrid.algorithms.registry import create
+from fedgrid.algorithms.registry import create_algorithm
 from fedgrid.algorithms.updates.source import Layout
 from fedgrid.algorithms.updates.updates import Updates
 from tests.helpers.small_cases import Federation, build_orders, frozen, rng, start
@@ -12,7 +12,7 @@ TWO_LAYERS = Layout(("0.weight", "0.bias", "2.weight"), ((2,), (1,), (1,)), 4)
 
 
 def ifca(**settings):
-    return create("ifca", settings)
+    return create_algorithm("ifca", settings)
 
 
 def state_of(algorithm, models, num_clients, layout=TWO_LAYERS):
@@ -140,7 +140,9 @@ class TestStart:
 
 
 def test_one_model_is_fedavg():
-    one, plain = (Federation().play(algorithm) for algorithm in (ifca(num_clusters=1), create("fedavg")))
+    one, plain = (
+        Federation().play(algorithm) for algorithm in (ifca(num_clusters=1), create_algorithm("fedavg"))
+    )
     assert [state.models[0].tobytes() for state, _ in one] == [
         state.models[0].tobytes() for state, _ in plain
     ]

@@ -8,7 +8,7 @@ import pytest
 
 from fedgrid.algorithms.clustered.while_training.ocfl import Ocfl, OcflSettings
 from fedgrid.algorithms.clustering.clusterers import HDBSCANAsPublished, KMeans
-from fedgrid.algorithms.registry import create
+from fedgrid.algorithms.registry import create_algorithm
 from tests.helpers.small_cases import (
     clients,
     partition,
@@ -33,7 +33,7 @@ HOT = clients((1, 0), (-1, 0))
 
 
 def ocfl(**overrides):
-    return create("ocfl-kmeans", overrides)
+    return create_algorithm("ocfl-kmeans", overrides)
 
 
 def test_first_round_never_clusters(answers):
@@ -111,7 +111,7 @@ def test_all_noise_consumes_no_shot(answers, noise):
 def test_as_published_all_noise_is_one_cluster_and_uses_the_shot(answers):
     """The published code takes -1 for a label like any other."""
     asked = answers([-1, -1], clusterer=HDBSCANAsPublished)
-    history = play(create("ocfl-hdbscan-as-published", {}), [COLD, WARM, COLD, HOT], 2)
+    history = play(create_algorithm("ocfl-hdbscan-as-published", {}), [COLD, WARM, COLD, HOT], 2)
     assert len(asked) == 1
     assert partition(history[3][0]) == sets([0, 1])
 
@@ -156,7 +156,7 @@ def test_a_noise_client_joins_the_nearest_cluster(answers):
 
 def test_as_published_noise_is_one_cluster_more(answers):
     answers([0, -1, 1, -1], clusterer=HDBSCANAsPublished)
-    history = play(create("ocfl-hdbscan-as-published", {}), [SAME, NOISY], 4)
+    history = play(create_algorithm("ocfl-hdbscan-as-published", {}), [SAME, NOISY], 4)
     assert partition(history[1][0]) == sets([0], [1, 3], [2])
 
 

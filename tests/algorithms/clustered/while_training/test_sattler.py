@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fedgrid.algorithms.contract.split import split
-from fedgrid.algorithms.registry import create
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.algorithms.registry import create_algorithm
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from tests.helpers import small_runs
 from tests.helpers.small_cases import clients, group_labels, partition, play, read_model, sets, start, step
 
@@ -19,7 +19,7 @@ WHOLE = sets([0, 1, 2, 3])
 
 def take(vectors, num_clients=4, round_index=20, name="sattler", **settings):
     """Take one step from a single cluster; what is not given of the plain settings is `ABSOLUTE`."""
-    algorithm = create(name, (ABSOLUTE if name == "sattler" else {}) | settings)
+    algorithm = create_algorithm(name, (ABSOLUTE if name == "sattler" else {}) | settings)
     return step(algorithm, start(algorithm, num_clients), round_index, vectors)
 
 
@@ -96,7 +96,7 @@ def test_a_later_cluster_splits_into_its_own_ids(name):
 
     Its mean is (3 - 2 + 3 - 2 - 2) / 5 = 0; cluster {0, ..., 4} moves on together by (1, 0).
     """
-    algorithm = create(name, {"epsilon_1": 0.35, "epsilon_2": 1.0})
+    algorithm = create_algorithm(name, {"epsilon_1": 0.35, "epsilon_2": 1.0})
     before = split(start(algorithm, 10), 0, [range(5), range(5, 10)])
     vectors = clients(*[(1, 0)] * 5) | clients((3, 0), (-2, 0), (3, 0), (-2, 0), (-2, 0), first=5)
     state, diagnostics = step(algorithm, before, 30, vectors)
@@ -109,7 +109,7 @@ def test_a_later_cluster_splits_into_its_own_ids(name):
 
 
 def test_several_clusters_may_split_in_one_round():
-    algorithm = create("sattler", ABSOLUTE)
+    algorithm = create_algorithm("sattler", ABSOLUTE)
     before = split(start(algorithm, 8), 0, [[0, 2, 4, 6], [1, 3, 5, 7]])
     vectors = {0: (2, 0), 2: (2, 0), 4: (-2, 0), 6: (-2, 0), 1: (0, 2), 3: (0, -2), 5: (0, 2), 7: (0, -2)}
     state, _ = step(algorithm, before, 20, vectors)
@@ -151,7 +151,7 @@ def test_the_gamma_test_looks_at_the_most_similar_pair_across(linkage, gamma_max
 
 def test_norms_leave_the_buffers_out():
     """A counter of 3 a client would lift the mean's norm to 3."""
-    algorithm = create("sattler", ABSOLUTE)
+    algorithm = create_algorithm("sattler", ABSOLUTE)
     vectors = {client: (*vector, 3) for client, vector in OPPOSED.items()}
     state, _ = step(algorithm, start(algorithm, 4, (0, 0, 0)), 20, vectors, num_buffers=1)
     assert partition(state) == SPLIT
@@ -160,7 +160,7 @@ def test_norms_leave_the_buffers_out():
 
 def test_published_norms_count_the_buffers():
     """Hence no split on models with BatchNorm: the mean's norm is 3 > 0.35."""
-    algorithm = create("sattler-as-published", {})
+    algorithm = create_algorithm("sattler-as-published", {})
     vectors = {client: (*vector, 3) for client, vector in OPPOSED.items()}
     state, _ = step(algorithm, start(algorithm, 4, (0, 0, 0)), 30, vectors, num_buffers=1)
     assert partition(state) == WHOLE
@@ -172,7 +172,7 @@ class TestRelativeEpsilons:
     @staticmethod
     def play(*rounds, cooldown=0, num_clients=4, **settings):
         """Return the partition after each of these rounds of updates."""
-        algorithm = create("sattler", {"cooldown": cooldown, **settings})
+        algorithm = create_algorithm("sattler", {"cooldown": cooldown, **settings})
         return [partition(state) for state, _ in play(algorithm, rounds, num_clients)]
 
     @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
@@ -204,7 +204,7 @@ class TestRelativeEpsilons:
 
     def test_longest_so_far_is_of_all_clusters_and_of_rounds_within_the_cooldown(self):
         """Cluster {4, 5} once sent norms of 20; so 4 is too short for {0, ..., 3} ever after, 6 is not."""
-        algorithm = create("sattler", {"cooldown": 1})
+        algorithm = create_algorithm("sattler", {"cooldown": 1})
         before = split(start(algorithm, 6), 0, [range(4), [4, 5]])
         still = dict.fromkeys(range(4), (0, 0))
         state, _ = step(algorithm, before, 0, still | clients((20, 0), (20, 0), first=4))
@@ -215,7 +215,7 @@ class TestRelativeEpsilons:
             assert len(after.models) == expected
 
     def test_default_cooldown_is_three_rounds(self):
-        algorithm = create("sattler", {})
+        algorithm = create_algorithm("sattler", {})
         assert [partition(state) for state, _ in play(algorithm, [OPPOSED] * 4, 4)] == [WHOLE] * 3 + [SPLIT]
 
     def test_one_epsilon_may_be_absolute(self):
@@ -227,9 +227,9 @@ class TestRelativeEpsilons:
     @pytest.mark.parametrize("epsilon", ["epsilon_1", "epsilon_2"])
     def test_published_variant_takes_absolute_epsilons_only(self, epsilon):
         with pytest.raises(ValueError, match=epsilon):
-            create("sattler-as-published", {epsilon: None})
+            create_algorithm("sattler-as-published", {epsilon: None})
         with pytest.raises(ValueError, match=f"{epsilon}_share = 0.3 has no effect"):
-            create("sattler-as-published", {f"{epsilon}_share": 0.3})
+            create_algorithm("sattler-as-published", {f"{epsilon}_share": 0.3})
 
 
 def test_no_split_when_the_clients_are_at_a_standstill_too():
@@ -272,14 +272,14 @@ def test_identical_updates_are_never_split():
 
 
 def test_the_published_defaults_are_what_the_authors_ran():
-    settings = create("sattler-as-published", {}).settings
+    settings = create_algorithm("sattler-as-published", {}).settings
     assert (settings.epsilon_1, settings.epsilon_2, settings.cooldown) == (0.35, 0.35, 20)
     assert (settings.linkage, settings.similarity_over) == ("complete", "state")
 
 
 def test_swapped_labels_of_digits_are_found_once_one_model_for_all_has_settled(tmp_path):
     """Clients 1 and 3 exchange the labels 2 and 3, clients 0 and 2 the labels 0 and 1."""
-    run = complete(
+    run = complete_config(
         {
             "clients": 4,
             "algorithm": "sattler",

@@ -24,13 +24,13 @@ from tests.engine.federation.clients.test_worker import (
 @pytest.fixture
 def passes(monkeypatch):
     """Return a list that gets the number of images of each test."""
-    seen, test = [], evaluation.test
+    seen, test = [], evaluation.evaluate_model
 
     def counted(module, images, labels, *rest, **options):
         seen.append(len(labels))
         return test(module, images, labels, *rest, **options)
 
-    monkeypatch.setattr(evaluation, "test", counted)
+    monkeypatch.setattr(evaluation, "evaluate_model", counted)
     return seen
 
 
@@ -106,6 +106,6 @@ def test_only_equal_images_with_equal_labels_are_one_set():
     relabelled = ImageSet(one.images, 2 - one.labels)
     repainted = ImageSet(other.images, one.labels)
     sets = DeviceSets(dict(enumerate([one, same, relabelled, repainted, other])), "cpu")
-    found = [sets.number(client) for client in range(5)]
+    found = [sets.find_set_number(client) for client in range(5)]
     assert found[0] == found[1]
     assert len(set(found)) == 4

@@ -9,9 +9,9 @@ def test_blocks_of_a_step_add_up_without_the_training_in_them(monkeypatch):
     times = iter([0.0, 1.0, 1.0, 2.0, 3.0, 4.0, 4.5])
     monkeypatch.setattr(stopwatch, "perf_counter", lambda: next(times))
     watch = Stopwatch()
-    with watch.step("evaluate_seconds"), watch.train():
+    with watch.time_step("evaluate_seconds"), watch.time_training():
         pass
-    with watch.step("evaluate_seconds"):
+    with watch.time_step("evaluate_seconds"):
         pass
     assert watch.steps == {"evaluate_seconds": 1.5}
     assert watch.training == 1.0

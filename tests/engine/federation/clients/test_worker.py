@@ -15,12 +15,12 @@ from fedgrid.engine.federation.clients.process import PeakMemory
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import ConfigError, RunError
-from fedgrid.engine.federation.inputs import pixels
-from fedgrid.engine.federation.models.flat_vectors import initial_vector
+from fedgrid.engine.federation.inputs import image_inputs
+from fedgrid.engine.federation.models.flat_vectors import draw_initial_vector
 from fedgrid.engine.federation.training import local
 from fedgrid.engine.federation.training.settings import Training
 from fedgrid.engine.runtime.clients.gpu_errors import is_out_of_memory
-from fedgrid.engine.runtime.run.served import ServingWorker
+from fedgrid.engine.runtime.run.served_models import ServingWorker
 
 SHAPE, CLASSES, SEED = (1, 8, 8), 3, 11
 
@@ -51,7 +51,7 @@ def host(clients=CLIENTS, model="digitnet", seed=SEED, **changes):
 
 
 def initial(model="digitnet", seed=SEED):
-    vector = initial_vector(model, pixels(*SHAPE), CLASSES, seed)
+    vector = draw_initial_vector(model, image_inputs(*SHAPE), CLASSES, seed)
     vector.setflags(write=False)
     return vector
 
@@ -126,7 +126,7 @@ def test_error_of_a_client_has_what_torch_raised_among_its_causes(stacked, monke
 
     worker = host(stacked=stacked)
     monkeypatch.setattr("fedgrid.engine.federation.clients.workspace.train_together", no_memory)
-    monkeypatch.setattr(local, "train", no_memory)
+    monkeypatch.setattr(local, "train_client", no_memory)
     with pytest.raises(RunError, match="client 0, round 1: OutOfMemoryError: CUDA out of memory") as caught:
         worker.train([task(0)], [initial()], {})
     assert is_out_of_memory(caught.value)
@@ -175,13 +175,13 @@ def test_the_update_is_the_trained_model_minus_the_one_that_was_sent():
 
 @pytest.mark.parametrize(("tf32", "precision"), [(False, "ieee"), (True, "tf32")])
 def test_clients_train_with_tf32_as_configured(tf32, precision, monkeypatch):
-    seen, train = [], worker_module.local.train
+    seen, train = [], worker_module.local.train_client
 
     def noting(*arguments, **options):
         seen.append((torch.backends.cudnn.conv.fp32_precision, torch.backends.cuda.matmul.fp32_precision))
         return train(*arguments, **options)
 
-    monkeypatch.setattr(worker_module.local, "train", noting)
+    monkeypatch.setattr(worker_module.local, "train_client", noting)
     host(tf32=tf32).train([task(0)], [initial()], {})
     assert seen == [(precision, precision)]
 
@@ -257,7 +257,7 @@ def test_a_rules_own_test_is_that_of_the_client_and_not_that_of_the_server():
 
 def test_what_is_no_model_alone_is_not_explained():
     with pytest.raises(ConfigError, match=r"Certain's own test.*explain a run of another algorithm"):
-        ServingWorker(setup()).module(EvaluateTask(0, 0, Adaptation(Certain())), [initial()])
+        ServingWorker(setup()).load_module(EvaluateTask(0, 0, Adaptation(Certain())), [initial()])
 
 
 @pytest.mark.parametrize(("candidates", "chosen"), [((1, 0), 1), ((0, 1), 0), ((2, 1), 1), ((2, 2), 2)])

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.registry import create
-from fedgrid.engine.federation.partition.scenarios import class_sets
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.algorithms.registry import create_algorithm
+from fedgrid.engine.federation.partition.scenarios import compute_class_sets
+from fedgrid.engine.runtime.run.prepare import prepare_setup
 from tests.helpers.small_cases import start
 from tests.helpers.small_runs import NOWHERE, config, find_differing, play, rows
 
@@ -13,7 +13,7 @@ DRIFT = {0: {"round": 2, "to": 2}}
 
 
 def client(number, **given):
-    return prepare(config(**given), NOWHERE)[0].clients[number]
+    return prepare_setup(config(**given), NOWHERE)[0].clients[number]
 
 
 @pytest.mark.parametrize("split", ["nonoverlapping-balanced", "overlapping-balanced"])
@@ -24,12 +24,12 @@ def test_a_client_draws_images_of_its_new_groups_classes_and_keeps_its_own_until
     assert moving.train.images.tobytes() == before.train.images.tobytes()
     assert (moving.moved.round_index, moving.moved.group) == (1, 2)
     labels = {*moving.moved.train.labels.tolist(), *moving.moved.test.labels.tolist()}
-    assert labels <= set(class_sets(10, 3, split.partition("-")[0])[2])
+    assert labels <= set(compute_class_sets(10, 3, split.partition("-")[0])[2])
     assert len(moving.moved.train) > 10 < len(moving.moved.test) + 5
 
 
 def test_after_a_move_no_test_image_of_a_client_is_trained_on_by_another():
-    setup, _ = prepare(config(drift={0: {"round": 2, "to": 2}, 5: {"round": 3, "to": 0}}), NOWHERE)
+    setup, _ = prepare_setup(config(drift={0: {"round": 2, "to": 2}, 5: {"round": 3, "to": 0}}), NOWHERE)
     sets = [(data.train, data.test) for data in setup.clients]
     sets += [(data.moved.train, data.moved.test) for data in setup.clients if data.moved]
     trained = {image.tobytes() for train, _ in sets for image in train.images}
@@ -64,7 +64,7 @@ def test_records_change_with_the_data_and_rounds_before_the_move_are_those_of_th
     records = rows(moving, tmp_path, "clients")
     assert repr(records[:12]) == repr(rows(still, tmp_path, "clients")[:12])
     assert [row["true_cluster"] for row in records if row["client"] == 0] == [0, 0, 2]
-    held = prepare(moving, NOWHERE)[0].clients[0].moved
+    held = prepare_setup(moving, NOWHERE)[0].clients[0].moved
     assert (records[12]["train_images"], records[12]["test_images"]) == (len(held.train), len(held.test))
     assert find_differing(moving, tmp_path) == []
 
@@ -77,7 +77,7 @@ def test_the_oracle_moves_the_client_to_the_cluster_of_its_new_group(tmp_path):
 
 
 def test_the_oracle_keeps_its_models_when_clients_move():
-    oracle = create("oracle")
+    oracle = create_algorithm("oracle")
     groups_K = np.array([2, 0, 0, 1, 2])
     state = oracle.reveal(start(oracle, 5, (1.0, 2.0)), groups_K)
     moved = oracle.reveal(state, np.array([2, 0, 1, 1, 2]), groups_K)

@@ -6,11 +6,11 @@ import pytest
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import TrainTask
 from fedgrid.engine.federation.configuration.faults import Faults
-from fedgrid.engine.federation.inputs import pixels
-from fedgrid.engine.federation.models.flat_vectors import initial_vector
+from fedgrid.engine.federation.inputs import image_inputs
+from fedgrid.engine.federation.models.flat_vectors import draw_initial_vector
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.round_cache.key import of_setup
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.round_cache.key import digest_setup
+from fedgrid.engine.runtime.run.prepare import prepare_setup
 from tests.helpers.small_runs import NOWHERE, config, play, rows
 
 SHAPE = (1, 8, 8)
@@ -20,8 +20,8 @@ def updates(**given):
     """Return each client's update, and the report of it, in round 1."""
     run = config("fedavg", **given)
     pool = InProcessPool()
-    pool.prepare(prepare(run, NOWHERE)[0])
-    model = initial_vector("digitnet", pixels(*SHAPE), 10, run.root_seed, 0)
+    pool.prepare(prepare_setup(run, NOWHERE)[0])
+    model = draw_initial_vector("digitnet", image_inputs(*SHAPE), 10, run.root_seed, 0)
     tasks = [TrainTask(Order(client, (0,)), 0, evaluate=False) for client in range(run.clients)]
     return [(reply.update, reply.report) for reply in pool.train(tasks, [model], {})]
 
@@ -29,7 +29,7 @@ def updates(**given):
 def test_label_flips_are_of_training_images_of_the_attackers_alone():
     """A label y of ten becomes 9 - y."""
     honest, attacked = (
-        prepare(config(**given), NOWHERE)[0].clients for given in ({}, {"faults": {"label_flip": [3]}})
+        prepare_setup(config(**given), NOWHERE)[0].clients for given in ({}, {"faults": {"label_flip": [3]}})
     )
     for before, after in zip(honest, attacked, strict=True):
         expected = 9 - before.train.labels if before.client == 3 else before.train.labels
@@ -41,7 +41,7 @@ def test_label_flips_are_of_training_images_of_the_attackers_alone():
 def test_noisy_labels_are_a_share_of_the_training_labels_of_their_clients():
     """Of 30 % drawn anew, a tenth gets its own label again: 27 % differ. Images and tests stay."""
     honest, noisy = (
-        prepare(config(**given), NOWHERE)[0].clients
+        prepare_setup(config(**given), NOWHERE)[0].clients
         for given in ({}, {"faults": {"label_noise": {3: 0.3, 5: 1}}})
     )
     for before, after in zip(honest, noisy, strict=True):
@@ -73,7 +73,7 @@ def test_an_attacker_does_not_obey_the_clip():
 
 def test_what_is_not_sent_is_not_multiplied():
     faults = {"label_flip": [0], "scale": {2: 10}}
-    clients = prepare(config("solo", faults=faults), NOWHERE)[0].clients
+    clients = prepare_setup(config("solo", faults=faults), NOWHERE)[0].clients
     assert [data.factor for data in clients] == [1.0] * 6
     assert [data.fault for data in clients] == ["label_flip", "", "scale 10", "", "", ""]
 
@@ -94,7 +94,7 @@ def test_records_name_the_attackers_and_records_of_other_runs_have_no_such_colum
 def test_every_fault_is_part_of_the_run_and_of_the_round_caches_key(faults):
     honest, attacked = config(), config(faults=faults)
     assert honest.run_id != attacked.run_id
-    keys = {of_setup(prepare(run, NOWHERE)[0], {}) for run in (honest, attacked)}
+    keys = {digest_setup(prepare_setup(run, NOWHERE)[0], {}) for run in (honest, attacked)}
     assert len(keys) == 2
 
 
@@ -109,4 +109,4 @@ def test_no_faults_are_written_nowhere_and_the_order_of_clients_does_not_matter(
 def test_a_client_may_have_several_faults():
     faults = Faults(label_flip=(1,), sign_flip=(1,), scale={1: 2.5})
     assert (faults.factor(1), faults.name(1)) == (-2.5, "label_flip, sign_flip, scale 2.5")
-    assert (faults.factor(0), faults.name(0), faults.clients) == (1.0, "", {1})
+    assert (faults.factor(0), faults.name(0), faults.attackers) == (1.0, "", {1})

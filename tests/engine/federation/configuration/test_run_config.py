@@ -14,15 +14,15 @@ from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.training.settings import Evaluation, Training
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.plugins.run_algorithm import build_algorithm
 from tests.helpers.small_runs import choose_optimizer, choose_references
 
 NOWHERE = Path("no-data-needed")
 
 
 def run(**given):
-    return complete(given, NOWHERE)
+    return complete_config(given, NOWHERE)
 
 
 @pytest.mark.parametrize(
@@ -61,12 +61,16 @@ def test_an_algorithms_settings_can_be_changed_at_any_depth():
     config = run(algorithm={"name": "ocfl-kmeans", "window": 4, "clusterer": {"num_clusters": 5}})
     assert config.algorithm.window == 4
     assert config.algorithm.clusterer == {"name": "kmeans", "num_clusters": 5}
-    assert algorithm_of(config).settings.clusterer.num_clusters == 5
+    assert build_algorithm(config).settings.clusterer.num_clusters == 5
 
 
 def test_settings_are_parsed_once_for_all_runs_that_have_them():
     stored = RunConfig.model_validate_json(run(seed=2).canonical_json())
-    assert algorithm_of(run(seed=1)) is algorithm_of(stored) is not algorithm_of(run(algorithm="fedavg"))
+    assert (
+        build_algorithm(run(seed=1))
+        is build_algorithm(stored)
+        is not build_algorithm(run(algorithm="fedavg"))
+    )
 
 
 @pytest.mark.parametrize("name", ["evident-groups", "fine-tuned"])
@@ -74,7 +78,7 @@ def test_default_that_an_algorithm_changes_can_be_taken_back(name):
     """Both fine-tune for 45 steps; the class that has the key does not, and leaves 0 out when written."""
     plain, tuned = (run(algorithm={"name": name, "fine_tune": steps}) for steps in (0, 45))
     stored = RunConfig.model_validate_json(plain.canonical_json())
-    assert algorithm_of(stored).settings.fine_tune == 0
+    assert build_algorithm(stored).settings.fine_tune == 0
     assert stored.run_id == plain.run_id != tuned.run_id == run(algorithm=name).run_id
 
 
@@ -215,7 +219,7 @@ def test_every_change_gives_another_run_id_and_is_stored():
     for config in configs:
         text = config.canonical_json()
         assert RunConfig.model_validate_json(text) == config
-        assert complete(yaml.safe_load(text), NOWHERE).run_id == config.run_id
+        assert complete_config(yaml.safe_load(text), NOWHERE).run_id == config.run_id
 
 
 class TestSharedPrefix:
@@ -272,10 +276,10 @@ class TestSharedPrefix:
 def test_stored_configuration_of_an_algorithm_can_be_run_again(name):
     training = {**choose_optimizer(name), "learning_rate": 1e-7}
     config = run(dataset="pathmnist", algorithm=name, split=choose_references(name), training=training)
-    assert algorithm_of(config).settings.model_dump(mode="json") == config.algorithm.settings
+    assert build_algorithm(config).settings.model_dump(mode="json") == config.algorithm.settings
     assert RunConfig.model_validate_json(config.canonical_json()) == config
     stored = yaml.safe_load(json.dumps(config.model_dump(mode="json")))
-    assert complete(stored, NOWHERE).run_id == config.run_id
+    assert complete_config(stored, NOWHERE).run_id == config.run_id
 
 
 def test_a_configuration_cannot_be_changed():
@@ -372,7 +376,7 @@ def test_value_out_of_bounds_is_refused_with_its_place(key, value, message):
     for part in reversed(key.split(".")):
         given = {part: given}
     with pytest.raises(ConfigError) as refused:
-        complete(given, NOWHERE)
+        complete_config(given, NOWHERE)
     assert str(refused.value).startswith(f"{key} = {value!r}: {message}")
     assert "\n" not in str(refused.value)
 
@@ -435,7 +439,7 @@ IMPOSSIBLE = [
 @pytest.mark.parametrize(("given", "message"), [*TYPOS, *IMPOSSIBLE])
 def test_what_cannot_be_is_refused_in_one_line(given, message):
     with pytest.raises(ConfigError, match=re.escape(message)) as refused:
-        complete(given, NOWHERE)
+        complete_config(given, NOWHERE)
     assert "\n" not in str(refused.value)
 
 
@@ -446,7 +450,7 @@ def test_all_keys_that_are_missing_are_named():
 
 def test_missing_own_images_are_named(tmp_path):
     with pytest.raises(DataError, match=re.escape(str(tmp_path / "mine.npz"))):
-        complete({"dataset": f"npz:{tmp_path / 'mine.npz'}"}, NOWHERE)
+        complete_config({"dataset": f"npz:{tmp_path / 'mine.npz'}"}, NOWHERE)
 
 
 KEPT = {

@@ -10,7 +10,7 @@ from PIL import Image
 
 from fedgrid.engine.federation.data import image_folders, names
 from fedgrid.engine.federation.errors import ConfigError, DataError
-from fedgrid.engine.federation.inputs import pixels
+from fedgrid.engine.federation.inputs import image_inputs
 from fedgrid.engine.runtime.data import datasets, own_images
 
 
@@ -55,16 +55,16 @@ class TestImageFolder:
         assert pool.images.shape == (4, 1, 2, 3)
         assert pool.images[:, 0, 0, 0].tolist() == [0, 1, 10, 11]
         assert server.images[:, 0, 0, 0].tolist() == [0, 10]
-        assert facts(folder) == (2, pixels(1, 2, 3), 4, None)
+        assert facts(folder) == (2, image_inputs(1, 2, 3), 4, None)
         assert image_folders.open_folder(folder)[0].class_names == ("ape", "bee")
-        assert image_folders.notes(folder) == []
+        assert image_folders.write_notes(folder) == []
 
     def test_grey_images_among_colour_images_get_three_channels_and_one_is_named(self, folder):
         save(folder / "train" / "ape" / "0.png", COLOUR)
         pool, _ = read_images(folder)
         assert pool.images.shape == (4, 3, 2, 3)
         assert pool.images[:2, :, 0, 0].tolist() == [[200, 100, 50], [1, 1, 1]]
-        [note] = image_folders.notes(folder)
+        [note] = image_folders.write_notes(folder)
         assert note.startswith(f"5 of 6 images in {folder} are grey, as {folder / 'train' / 'ape' / '1.png'}")
 
     def test_hidden_files_and_those_that_systems_leave_are_no_images(self, folder):
@@ -72,20 +72,20 @@ class TestImageFolder:
             (folder / name).write_bytes(b"x")
         for name in (".cache", "__MACOSX"):
             (folder / "train" / name).mkdir()
-        assert facts(folder) == (2, pixels(1, 2, 3), 4, None)
+        assert facts(folder) == (2, image_inputs(1, 2, 3), 4, None)
         assert len(read_images(folder)[0].images) == 4
 
     def test_animations_are_named(self, folder):
         frames = [Image.new("L", (3, 2), number) for number in range(2)]
         frames[0].save(folder / "test" / "bee" / "0.png", save_all=True, append_images=frames[1:])
-        [note] = image_folders.notes(folder)
+        [note] = image_folders.write_notes(folder)
         assert note.startswith(f"1 of 6 images in {folder} have several frames, as {folder}/test/bee/0.png: ")
 
     def test_images_of_val_join_those_of_train(self, folder):
         save(folder / "val" / "bee" / "0.png", grey(99))
-        assert facts(folder) == (2, pixels(1, 2, 3), 5, None)
+        assert facts(folder) == (2, image_inputs(1, 2, 3), 5, None)
         assert read_images(folder)[0].images[:, 0, 0, 0].tolist() == [0, 1, 10, 11, 99]
-        assert folder / "val" / "bee" / "0.png" in image_folders.files(folder)
+        assert folder / "val" / "bee" / "0.png" in image_folders.list_files(folder)
 
     @pytest.mark.parametrize("mode", ["LA", "RGBA", "P", "L", "RGB"])
     def test_ink_in_the_alpha_channel_is_seen_on_white(self, folder, mode):
@@ -121,22 +121,22 @@ class TestImageFolder:
         assert pool.images.shape == (4, 1, 1, 2)
         assert pool.images[:, 0, 0, 0].tolist() == [0, 1, 10, 11]
         assert server.images[1].ravel().tolist() == pytest.approx([0, 90], abs=13)
-        assert facts(folder, (2, 1)) == (2, pixels(1, 1, 2), 4, None)
+        assert facts(folder, (2, 1)) == (2, image_inputs(1, 1, 2), 4, None)
 
     def test_scaled_folder_is_a_data_set_of_its_own(self, folder):
-        digest = own_images.digest_of(folder, image_folders.files(folder))
-        small = datasets.find(f"folder:{folder}#2x1", folder)
+        digest = own_images.digest_files(folder, image_folders.list_files(folder))
+        small = datasets.find_dataset(f"folder:{folder}#2x1", folder)
         assert (small.name, small.inputs.shape) == (f"folder:{folder.name}#2x1@{digest}", (1, 1, 2))
-        square = datasets.find(f"folder:{folder}#5", folder)
+        square = datasets.find_dataset(f"folder:{folder}#5", folder)
         assert (square.name, square.inputs.shape) == (f"folder:{folder.name}#5x5@{digest}", (1, 5, 5))
-        pool, _ = datasets.load(square.name, folder)
+        pool, _ = datasets.load_dataset(square.name, folder)
         assert pool.images.shape == (4, 1, 5, 5)
-        assert names.short_name(square.name) == f"folder_{folder.name}-5x5"
+        assert names.shorten_name(square.name) == f"folder_{folder.name}-5x5"
 
     @pytest.mark.parametrize("size", ["#0", "#5000", "#64x0"])
     def test_size_that_no_image_has_is_refused(self, folder, size):
         with pytest.raises(ConfigError, match=f"{size}: expected #SIDE or #WIDTHxHEIGHT"):
-            datasets.find(f"folder:{folder}{size}", folder)
+            datasets.find_dataset(f"folder:{folder}{size}", folder)
 
 
 def move_into_images(folder):
@@ -231,7 +231,7 @@ class TestGroups:
         assert pool.images[:, 0, 0, 0].tolist() == [70, 71, 90, 90, 91]
         assert (server.labels.tolist(), server.groups.tolist()) == ([0, 1], [0, 1])
         assert pool.group_names == ("art", "photo")
-        assert facts(grouped) == (2, pixels(1, 2, 2), 5, 2)
+        assert facts(grouped) == (2, image_inputs(1, 2, 2), 5, 2)
 
     @pytest.mark.parametrize(
         ("change", "message"),
@@ -271,14 +271,14 @@ def test_two_spellings_of_a_class_are_one(folder):
 def test_what_is_not_read_in_a_folder_is_named(folder):
     for name in ("valid", "val"):
         shutil.copytree(folder / "test", folder / name)
-    assert image_folders.notes(folder) == [
+    assert image_folders.write_notes(folder) == [
         f"not read in {folder}: valid",
         f"the 2 images in {folder / 'val'} join those of train",
     ]
     flat = folder / "train"
     (flat / "ape" / "old").mkdir()
     (flat / "x.png").write_bytes(b"")
-    assert image_folders.notes(flat) == [f"not read in {flat}: x.png, ape/old"]
+    assert image_folders.write_notes(flat) == [f"not read in {flat}: x.png, ape/old"]
 
 
 @pytest.mark.parametrize("train", ["Train", "training"])

@@ -5,30 +5,30 @@ import pytest
 
 from fedgrid.engine.federation.data import images as data_images
 from fedgrid.engine.federation.data.images import ChannelStatistics, ImageSet
-from fedgrid.engine.runtime.data.datasets import load
+from fedgrid.engine.runtime.data.datasets import load_dataset
 
 
 def test_two_channels_by_hand():
     """Pixels 0 and 1 with shares of a half: mean and deviation 0.5; the other channel is 0.2 everywhere."""
     images = np.zeros((3, 2, 2, 2), np.uint8)
     images[:, 0, 0], images[:, 1] = 255, 51
-    statistics = ChannelStatistics.of(images)
+    statistics = ChannelStatistics.measure(images)
     assert statistics.means == pytest.approx((0.5, 0.2))
     assert statistics.deviations == pytest.approx((0.5, 0.0), abs=1e-12)
 
 
 def test_statistics_are_those_of_numpy_and_blocks_change_no_bit(monkeypatch):
     images = np.random.default_rng(0).integers(0, 256, (10, 3, 4, 5)).astype(np.uint8)
-    whole = ChannelStatistics.of(images)
+    whole = ChannelStatistics.measure(images)
     assert whole.means == pytest.approx((images / 255).mean(axis=(0, 2, 3)))
     assert whole.deviations == pytest.approx((images / 255).std(axis=(0, 2, 3)))
     monkeypatch.setattr(data_images, "BLOCK", 3)
-    assert ChannelStatistics.of(images[::-1]) == whole
+    assert ChannelStatistics.measure(images[::-1]) == whole
 
 
 def test_mnist_has_its_well_known_mean_and_deviation(shared):
-    pool, _ = load("mnist", shared / "data", download=False)
-    statistics = ChannelStatistics.of(pool.images)
+    pool, _ = load_dataset("mnist", shared / "data", download=False)
+    statistics = ChannelStatistics.measure(pool.images)
     assert statistics.means == pytest.approx((0.1307,), abs=5e-5)
     assert statistics.deviations == pytest.approx((0.3081,), abs=5e-5)
 

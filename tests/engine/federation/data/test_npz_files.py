@@ -8,7 +8,7 @@ import pytest
 
 from fedgrid.engine.federation.data import files, npz_files
 from fedgrid.engine.federation.errors import DataError
-from fedgrid.engine.federation.inputs import pixels
+from fedgrid.engine.federation.inputs import image_inputs
 
 PARTS = ("train", "val", "test")
 
@@ -47,7 +47,7 @@ class TestNpz:
         assert pool.images[2].tolist() == np.full((3, 2, 2), 7).tolist()
         assert pool.labels.tolist() == [0, 1, 1]
         assert server.labels.tolist() == [0]
-        assert facts(save_npz()) == (2, pixels(3, 2, 2), 3, None)
+        assert facts(save_npz()) == (2, image_inputs(3, 2, 2), 3, None)
 
     def test_val_is_optional_and_labels_may_be_flat(self, save_npz):
         pool, _ = npz_files.read_images(
@@ -62,7 +62,7 @@ class TestNpz:
         }
         path = save_npz(**grey)
         assert npz_files.read_images(path)[0].images.shape == (3, 1, 4, 5)
-        assert facts(path) == (2, pixels(1, 4, 5), 3, None)
+        assert facts(path) == (2, image_inputs(1, 4, 5), 3, None)
 
     def test_many_images_are_read_when_they_are_used(self, tmp_path, monkeypatch):
         """Those of one channel, in the order of the file; memory that is given back has the same bytes."""
@@ -75,7 +75,7 @@ class TestNpz:
         assert isinstance(pool.images.base, np.memmap)
         for _ in range(2):
             assert pool.images[:, 0].tolist() == grey.tolist()
-            files.release(pool.images)
+            files.release_memory(pool.images)
         assert server.images[:, 0].tolist() == grey[1:].tolist()
         content = bytearray(path.read_bytes())
         content[content.find(grey.tobytes())] ^= 1
@@ -119,7 +119,7 @@ class TestNpz:
         assert pool.groups.tolist() == [0, 1, 0]
         assert server.groups.tolist() == [1]
         assert pool.group_names == server.group_names == tuple(map(str, train))
-        assert facts(path) == (2, pixels(3, 2, 2), 3, 2)
+        assert facts(path) == (2, image_inputs(3, 2, 2), 3, 2)
 
     @pytest.mark.parametrize(
         ("changes", "message"),

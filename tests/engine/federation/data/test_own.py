@@ -10,8 +10,8 @@ from fedgrid.engine.federation.data.own import OwnDataset
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.errors import ConfigError, FedgridError
 from fedgrid.engine.federation.inputs import Inputs
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data.datasets import find, is_here, load
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.data.datasets import find_dataset, is_here, load_dataset
 from fedgrid.engine.runtime.plugins import active
 from tests.helpers.plugin_files import DATASET
 
@@ -36,10 +36,10 @@ def test_sizes_model_and_training_follow_from_what_is_read(add, tmp_path):
         return ImageSet(ROWS, LABELS, LABELS), ImageSet(ROWS[:3], LABELS[:3])
 
     add(read)
-    dataset = find("own", tmp_path)
+    dataset = find_dataset("own", tmp_path)
     assert (dataset.inputs, dataset.num_classes, dataset.pool_size) == (Inputs("numbers", (3,)), 3, 4)
     assert (dataset.model, dataset.training.normalise, dataset.num_groups) == ("mlp", "dataset", 3)
-    pool, test = load("own", tmp_path)
+    pool, test = load_dataset("own", tmp_path)
     assert (pool.images.dtype, pool.labels.dtype, len(test)) == (np.float32, np.int64, 3)
     assert pool.group_names == ("0", "1", "2")
     assert folders == [tmp_path]
@@ -48,14 +48,14 @@ def test_sizes_model_and_training_follow_from_what_is_read(add, tmp_path):
 def test_vocabulary_of_tokens_is_that_of_both_parts(add, tmp_path):
     tokens = np.array([[0, 1], [2, 3], [0, 0]])
     add(lambda folder: (ImageSet(tokens, LABELS[:3]), ImageSet(tokens + 4, LABELS[:3])))
-    assert find("own", tmp_path).inputs == Inputs("tokens", (2,), 8)
+    assert find_dataset("own", tmp_path).inputs == Inputs("tokens", (2,), 8)
 
 
 def test_missing_file_is_named_and_nothing_is_read(add, tmp_path):
     add(lambda folder: 1 / 0, files=("rows.csv",))
     assert not is_here("own", tmp_path)
     with pytest.raises(FedgridError, match="rows.csv is missing; put it there"):
-        complete({"dataset": "own"}, tmp_path)
+        complete_config({"dataset": "own"}, tmp_path)
 
 
 POOL = ImageSet(ROWS, LABELS)
@@ -80,7 +80,7 @@ POOL = ImageSet(ROWS, LABELS)
 def test_what_is_no_data_set_is_refused_by_name(add, tmp_path, returned, named):
     add(lambda folder: returned)
     with pytest.raises(FedgridError) as caught:
-        load("own", tmp_path)
+        load_dataset("own", tmp_path)
     assert [part for part in ("own", *named) if part not in str(caught.value)] == []
 
 
@@ -90,27 +90,27 @@ def test_draws_from_any_generator_are_seeded(tmp_path):
     read = []
     for seed in range(2):
         np.random.seed(seed)  # noqa: NPY002
-        active.use()
-        active.use([path])
-        read.append(load("own-data", tmp_path)[0].images.tobytes())
-    active.use()
+        active.use_plugins()
+        active.use_plugins([path])
+        read.append(load_dataset("own-data", tmp_path)[0].images.tobytes())
+    active.use_plugins()
     assert read[0] == read[1]
 
 
 def test_errors_of_a_plugin_have_its_line(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(DATASET.replace("    labels =", "    folder.nothing\n    labels ="))
-    active.use([path])
+    active.use_plugins([path])
     try:
         with pytest.raises(FedgridError) as caught:
-            complete({"dataset": "own-data", "split": "iid"}, tmp_path)
+            complete_config({"dataset": "own-data", "split": "iid"}, tmp_path)
     finally:
-        active.use()
+        active.use_plugins()
     assert all(part in str(caught.value) for part in ("mine.py", "line 6", "AttributeError"))
     with pytest.raises(ConfigError, match="unknown dataset 'own-data'; one of your own: --plugin"):
-        complete({"dataset": "own-data"}, tmp_path)
+        complete_config({"dataset": "own-data"}, tmp_path)
 
 
 def test_subjects_are_numbers_of_all_examples(add, tmp_path):
     add(lambda folder: (ImageSet(ROWS, LABELS, subjects=LABELS), ImageSet(ROWS, LABELS)))
-    assert load("own", tmp_path)[0].subjects.tolist() == LABELS.tolist()
+    assert load_dataset("own", tmp_path)[0].subjects.tolist() == LABELS.tolist()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedgrid.engine.federation.data.precision import cast_alike, check_tokens, find_beyond, find_offsets
+from fedgrid.engine.federation.data.precision import cast_parts, check_tokens, find_offsets, find_overflow
 from fedgrid.engine.federation.errors import DataError
 
 STAMPS = 1_700_000_000 + np.array([0.0, 1.0, 2.0, 9.0])
@@ -13,7 +13,7 @@ STAMPS = 1_700_000_000 + np.array([0.0, 1.0, 2.0, 9.0])
 def test_a_far_column_is_centred_by_the_pool_before_the_cast():
     """The pool are the first three rows, with the mean 1_700_000_001."""
     rows = np.column_stack([STAMPS, np.arange(4)])
-    pool, test = cast_alike([rows[:3], rows[3:]], 1)
+    pool, test = cast_parts([rows[:3], rows[3:]], 1)
     assert pool.tolist() == [[-1, 0], [0, 1], [1, 2]]
     assert (test.tolist(), test.dtype) == ([[8, 3]], np.float32)
 
@@ -29,15 +29,15 @@ def test_other_columns_are_cast_as_they_are(column):
 
 def test_channels_of_series_have_offsets_of_their_own():
     series = np.stack([np.stack([STAMPS, STAMPS - 1.7e9]), np.stack([STAMPS + 4, STAMPS - 1.7e9])])
-    [cast] = cast_alike([series], 1)
+    [cast] = cast_parts([series], 1)
     assert cast[:, 0].tolist() == [[-5, -4, -3, 4], [-1, 0, 1, 8]]
     assert cast[:, 1].tolist() == [[0, 1, 2, 9]] * 2
 
 
 def test_a_number_beyond_single_precision_is_found():
-    [cast] = cast_alike([np.array([[0.0, 1.0], [2.0, -1e300]])], 1)
-    assert find_beyond(cast) == (1, 1)
-    assert find_beyond(cast[:1]) is None
+    [cast] = cast_parts([np.array([[0.0, 1.0], [2.0, -1e300]])], 1)
+    assert find_overflow(cast) == (1, 1)
+    assert find_overflow(cast[:1]) is None
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ class TestDownload:
             for name in (*self.FILES, "SET/raw/a.gz"):
                 (folder / name).write_text(name)
 
-        readers.download("Set", fetch, self.FILES, tmp_path / "new")
+        readers.download_files("Set", fetch, self.FILES, tmp_path / "new")
         assert sorted(path.name for path in (tmp_path / "new").rglob("*") if path.is_file()) == ["a", "b"]
 
     @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ class TestDownload:
             raise error
 
         with pytest.raises(DataError) as caught:
-            readers.download("Set", fetch, self.FILES, tmp_path)
+            readers.download_files("Set", fetch, self.FILES, tmp_path)
         message = str(caught.value)
         assert message.startswith(f"Set could not be downloaded into {tmp_path} (")
         assert "no route to host" in message
@@ -52,7 +52,7 @@ class TestDownload:
     def test_data_folder_that_cannot_be_created_is_named(self, tmp_path):
         (tmp_path / "file").write_text("")
         with pytest.raises(DataError, match="Set could not be downloaded into .*file/data"):
-            readers.download("Set", lambda folder: None, self.FILES, tmp_path / "file" / "data")
+            readers.download_files("Set", lambda folder: None, self.FILES, tmp_path / "file" / "data")
 
     @pytest.mark.parametrize(
         "fetch",
@@ -69,7 +69,7 @@ class TestDownload:
 
         monkeypatch.setattr(utils.urllib.request, "urlopen", no_network)
         with pytest.raises(DataError, match=r"Set could not be downloaded .*no route to host.*: x$"):
-            readers.download("Set", fetch, ("x",), tmp_path)
+            readers.download_files("Set", fetch, ("x",), tmp_path)
         assert list(tmp_path.iterdir()) == []
 
 
@@ -93,7 +93,7 @@ class TestDigits:
     def test_every_fifth_image_of_each_class_is_test(self, tmp_path):
         """Class counts of scikit-learn's digits are 178 182 177 183 181 182 181 179 174 180; a fifth, rounded
         down, is test."""
-        pool, server = readers.digits(tmp_path)
+        pool, server = readers.read_digits(tmp_path)
         assert np.bincount(server.labels).tolist() == [35, 36, 35, 36, 36, 36, 36, 35, 34, 36]
         assert np.bincount(pool.labels).tolist() == [143, 146, 142, 147, 145, 146, 145, 144, 140, 144]
         assert pool.images.shape == (1442, 1, 8, 8)
@@ -103,7 +103,7 @@ class TestDigits:
 
 class TestMnist:
     def test_images_and_labels(self, raw):
-        pool, server = readers.mnist(raw)
+        pool, server = readers.read_mnist(raw)
         assert pool.images.shape == (3, 1, 2, 3)
         assert pool.images[2, 0].tolist() == [[12, 13, 14], [15, 16, 17]]
         assert pool.labels.tolist() == [2, 1, 0]
@@ -127,7 +127,7 @@ class TestMnist:
         if content is not None:
             path.write_bytes(content)
         with pytest.raises(DataError, match=f"{path.name} {message}"):
-            readers.mnist(raw)
+            readers.read_mnist(raw)
 
 
 class TestEmnist:
@@ -139,7 +139,7 @@ class TestEmnist:
             name = f"emnist-{split}-{part}"
             (tmp_path / f"{name}-images-idx3-ubyte").write_bytes(idx(upright.transpose(0, 2, 1)))
             (tmp_path / f"{name}-labels-idx1-ubyte").write_bytes(idx(np.array([first, first + 5])))
-        for part in readers.emnist(split, tmp_path):
+        for part in readers.read_emnist(split, tmp_path):
             assert part.images[:, 0].tolist() == upright.tolist()
             assert part.labels.tolist() == [0, 5]
 
@@ -199,14 +199,14 @@ class TestCifar:
         return tmp_path
 
     def test_images_and_labels_of_five_batches(self, ten):
-        pool, server = readers.cifar("CIFAR10", ten)
+        pool, server = readers.read_cifar("CIFAR10", ten)
         assert pool.images.shape == (5, 3, 32, 32)
         assert pool.images[4, :, 0, 0].tolist() == [5, 55, 105]
         assert pool.labels.tolist() == [1, 2, 3, 4, 5]
         assert server.images[0, :, 31, 31].tolist() == [6, 56, 106]
 
     def test_images_and_fine_classes(self, hundred):
-        pool, server = readers.cifar("CIFAR100", hundred)
+        pool, server = readers.read_cifar("CIFAR100", hundred)
         assert pool.images.shape == (2, 3, 32, 32)
         assert pool.images[1, :, 31, 0].tolist() == [7, 57, 107]
         assert pool.labels.tolist() == [99, 7]
@@ -215,7 +215,7 @@ class TestCifar:
     def test_truncated_batch_is_reported_as_damaged(self, ten):
         os.truncate(ten / "cifar-10-batches-py" / "data_batch_3", 100)
         with pytest.raises(DataError, match="data_batch_3 is damaged or incomplete: its MD5 sum is not"):
-            readers.cifar("CIFAR10", ten)
+            readers.read_cifar("CIFAR10", ten)
 
     def test_files_are_those_that_torchvision_reads(self):
         from torchvision.datasets import CIFAR100, SVHN
@@ -243,7 +243,7 @@ class TestSvhn:
         return tmp_path
 
     def test_images_and_digits(self, folder):
-        pool, server = readers.svhn(folder)
+        pool, server = readers.read_svhn(folder)
         assert pool.images.shape == (3, 3, 32, 32)
         assert pool.images[:, 1, 2, 5].tolist() == [10, 1, 9]
         assert pool.images.sum() == 20
@@ -253,4 +253,4 @@ class TestSvhn:
     def test_changed_file_is_reported_as_damaged_before_it_is_opened(self, folder):
         (folder / "test_32x32.mat").write_bytes(b"MATLAB 5.0")
         with pytest.raises(DataError, match="test_32x32.mat is damaged .* its MD5 sum is not"):
-            readers.svhn(folder)
+            readers.read_svhn(folder)

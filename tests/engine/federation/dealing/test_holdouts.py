@@ -6,13 +6,13 @@ import pytest
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.data.partition import Partition
 from fedgrid.engine.federation.dealing.holdouts import (
-    common_test,
-    cut,
+    build_group_sets,
+    build_server_sets,
+    choose_common_tests,
+    cut_at_random,
     cut_by_subject,
+    draw_server_subset,
     round_share,
-    server_sets,
-    server_subset,
-    sets_of_groups,
 )
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.kind import Changes
@@ -29,16 +29,18 @@ def pixels(held):
 
 
 def test_server_subset_is_seeded_and_nested():
-    ten, twelve, other = (server_subset(SERVER, n, seed) for n, seed in ((10, 0), (12, 0), (10, 1)))
+    ten, twelve, other = (draw_server_subset(SERVER, n, seed) for n, seed in ((10, 0), (12, 0), (10, 1)))
     assert len({*pixels(ten)}) == 10
     assert pixels(ten) == pixels(twelve)[:10] != pixels(other)
     assert ten.labels.tolist() == [pixel % 3 for pixel in pixels(ten)]
-    assert server_subset(SERVER, None, 0) is SERVER
+    assert draw_server_subset(SERVER, None, 0) is SERVER
 
 
 @pytest.mark.parametrize("server_images", [None, 7])
 def test_reference_images_are_in_no_test_set(server_images):
-    test_set, reference_set = server_sets(SERVER, Split(reference_images=5, server_images=server_images), 3)
+    test_set, reference_set = build_server_sets(
+        SERVER, Split(reference_images=5, server_images=server_images), 3
+    )
     assert (len(reference_set), len(test_set)) == (5, server_images or 15)
     assert len({*pixels(reference_set), *pixels(test_set)}) == 5 + len(test_set)
     for held in (reference_set, test_set):
@@ -46,18 +48,18 @@ def test_reference_images_are_in_no_test_set(server_images):
 
 
 def test_without_reference_images_the_test_set_is_a_subset():
-    test_set, reference_set = server_sets(SERVER, Split(server_images=7), seed=3)
-    assert pixels(test_set) == pixels(server_subset(SERVER, 7, 3))
+    test_set, reference_set = build_server_sets(SERVER, Split(server_images=7), seed=3)
+    assert pixels(test_set) == pixels(draw_server_subset(SERVER, 7, 3))
     assert reference_set is None
 
 
 def test_reference_images_depend_on_the_seed_alone():
-    drawn = [pixels(server_sets(SERVER, Split(reference_images=5), seed)[1]) for seed in (0, 0, 1)]
+    drawn = [pixels(build_server_sets(SERVER, Split(reference_images=5), seed)[1]) for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
 
 
 def test_one_image_to_test_on_is_enough():
-    test_set, reference_set = server_sets(SERVER, Split(reference_images=NUM_IMAGES - 1), 0)
+    test_set, reference_set = build_server_sets(SERVER, Split(reference_images=NUM_IMAGES - 1), 0)
     assert (len(test_set), len(reference_set)) == (1, NUM_IMAGES - 1)
 
 
@@ -70,14 +72,14 @@ def test_one_image_to_test_on_is_enough():
 )
 def test_more_images_than_there_are_are_refused_by_key(given, words):
     with pytest.raises(ConfigError) as error:
-        server_sets(SERVER, Split(**given), 0)
+        build_server_sets(SERVER, Split(**given), 0)
     assert [word for word in words if word not in str(error.value)] == []
 
 
 def test_texts_of_groups_keep_their_vocabulary():
     texts = ImageSet(np.array([[0, 1], [2, 2]]), np.arange(2), vocabulary=5, padding=0)
     rolled = Changes(2, lambda held, group: held)
-    assert sets_of_groups(texts, Split(), 0, rolled)[0].inputs == texts.inputs
+    assert build_group_sets(texts, Split(), 0, rolled)[0].inputs == texts.inputs
 
 
 LABELS = np.repeat(np.arange(10), 60)
@@ -98,7 +100,7 @@ def test_the_test_share_is_rounded_up_as_a_decimal(count, share, expected):
 
 def test_cut_separates_train_and_test():
     held = np.arange(100, 111)
-    train, test = cut(np.random.default_rng(0), held, 0.3)
+    train, test = cut_at_random(np.random.default_rng(0), held, 0.3)
     assert (len(train), len(test)) == (7, 4)
     assert sorted([*train, *test]) == held.tolist()
 
@@ -106,7 +108,7 @@ def test_cut_separates_train_and_test():
 def test_common_test_never_takes_a_whole_class():
     """30 % rounded up of 10, 3 and 1 images would be 3, 1 and 1; the single image stays for training."""
     positions = [np.arange(10), np.arange(10, 13), np.array([13])]
-    is_test = common_test(positions, 0.3, np.random.default_rng(0))
+    is_test = choose_common_tests(positions, 0.3, np.random.default_rng(0))
     assert [is_test[part].sum() for part in positions] == [3, 1, 0]
 
 

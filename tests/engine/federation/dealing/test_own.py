@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError, FedgridError
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.grids.presets.load import load_grid
 from tests.helpers.partitions import deal_labels
@@ -20,10 +20,10 @@ BODY = SPLIT[SPLIT.index("        order =") : SPLIT.index("\nSPLITS")]
 def use(tmp_path):
     def with_body(body=BODY):
         (tmp_path / "mine.py").write_text(SPLIT.replace(BODY, body))
-        active.use([tmp_path / "mine.py"])
+        active.use_plugins([tmp_path / "mine.py"])
 
     yield with_body
-    active.use()
+    active.use_plugins()
 
 
 def dealt(**split):
@@ -31,7 +31,7 @@ def dealt(**split):
 
 
 def config(**values):
-    return complete({"clients": 3, "split": {"kind": "own-split", **values}}, NOWHERE)
+    return complete_config({"clients": 3, "split": {"kind": "own-split", **values}}, NOWHERE)
 
 
 def test_deals_by_its_settings_and_the_seed(use):
@@ -52,7 +52,7 @@ def test_settings_are_keys_of_split_and_axes_and_runs_without_the_plugin_are_rea
     grid = {"split": "own-split", "algorithm": "fedavg", "axes": {"split.first": [1, 2]}}
     first, second = load_grid(grid, {}, [], NOWHERE, name="own").runs
     assert (first.scenario, first.split.first, second.split.first) == ("digits-15-own-split", 1, 2)
-    active.use()
+    active.use_plugins()
     again = type(first).model_validate_json(first.canonical_json())
     assert (again, again.run_id) == (first, first.run_id)
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.dealing.holdouts import round_share
 from fedgrid.engine.federation.dealing.kinds import KINDS
-from fedgrid.engine.federation.dealing.split import mean_share_kept, reduce_quantity
+from fedgrid.engine.federation.dealing.split import compute_mean_share, reduce_quantity
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.kind import ImagePool
-from fedgrid.engine.federation.partition.scenarios import class_sets, cluster_sizes
+from fedgrid.engine.federation.partition.scenarios import compute_class_sets, compute_cluster_sizes
 from fedgrid.engine.federation.partition.settings import Split
 from tests.helpers.partitions import Held, deal_labels, find_leakage
 
@@ -48,7 +48,7 @@ class TestQuantity:
         counts = [len(reduce_quantity(held, Split(quantity=0.1), rng)) for rng in rngs]
         assert min(counts) >= 100
         assert max(counts) <= 1000
-        assert np.mean(counts) / 1000 == pytest.approx(mean_share_kept(0.1), abs=0.02)
+        assert np.mean(counts) / 1000 == pytest.approx(compute_mean_share(0.1), abs=0.02)
         assert np.median(counts) / 1000 == pytest.approx(0.1**0.5, abs=0.03)
 
     def test_what_is_kept_is_some_of_the_images_in_order_and_two_at_least(self):
@@ -89,10 +89,10 @@ class TestSplitPool:
             seed=seed,
             test_leakage="published",
         )
-        sets = class_sets(10, num_clusters, overlap)
+        sets = compute_class_sets(10, num_clusters, overlap)
         assert [part.client for part in splits] == list(range(clients))
         clusters = [part.cluster for part in splits]
-        assert tuple(np.bincount(clusters)) == cluster_sizes(clients, num_clusters, balance)
+        assert tuple(np.bincount(clusters)) == compute_cluster_sizes(clients, num_clusters, balance)
         assert clusters == sorted(clusters)
         for part in splits:
             held = part.positions

@@ -12,13 +12,13 @@ from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import EvaluateTask, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ChannelStatistics, ImageSet
-from fedgrid.engine.federation.inputs import pixels
+from fedgrid.engine.federation.inputs import image_inputs
 from fedgrid.engine.federation.models import flat_vectors
-from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector
+from fedgrid.engine.federation.models.flat_vectors import build_blank, draw_initial_vector
 from fedgrid.engine.federation.models.normalisation import Normalised
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data.datasets import load
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.data.datasets import load_dataset
+from fedgrid.engine.runtime.run.prepare import prepare_setup
 
 NOWHERE = Path("no-data-needed")
 
@@ -33,30 +33,30 @@ def test_channels_get_mean_zero_and_deviation_one():
 
 
 def test_state_is_that_of_the_model_itself():
-    module = blank("lenet5", pixels(1, 28, 28), 10)
-    wrapped = Normalised(blank("lenet5", pixels(1, 28, 28), 10), [0.1], [0.3], "cpu")
-    assert flat_vectors.layout_of(wrapped).shapes == flat_vectors.layout_of(module).shapes
-    vector = initial_vector("lenet5", pixels(1, 28, 28), 10, seed=0)
-    flat_vectors.write(wrapped, vector)
+    module = build_blank("lenet5", image_inputs(1, 28, 28), 10)
+    wrapped = Normalised(build_blank("lenet5", image_inputs(1, 28, 28), 10), [0.1], [0.3], "cpu")
+    assert flat_vectors.read_layout(wrapped).shapes == flat_vectors.read_layout(module).shapes
+    vector = draw_initial_vector("lenet5", image_inputs(1, 28, 28), 10, seed=0)
+    flat_vectors.write_vector(wrapped, vector)
     assert flat_vectors.read_vector(wrapped).tobytes() == vector.tobytes()
 
 
 def setup(normalise="dataset", model="digitnet"):
     """Three clients of digits with 40 draws each."""
     given = {"clients": 3, "model": model, "split": {"draws": 40}, "training": {"normalise": normalise}}
-    return prepare(complete(given, NOWHERE), NOWHERE)[0]
+    return prepare_setup(complete_config(given, NOWHERE), NOWHERE)[0]
 
 
 def test_clients_are_told_the_statistics_of_the_pool_only_if_they_normalise():
-    pool, _ = load("digits", NOWHERE)
-    assert setup().normalised_by == ChannelStatistics.of(pool.images)
+    pool, _ = load_dataset("digits", NOWHERE)
+    assert setup().normalised_by == ChannelStatistics.measure(pool.images)
     assert setup("none").normalised_by is None
 
 
 def outcome(given):
     """Return the update of a client, and how its model does on its test set."""
     worker = ClientWorker(given)
-    start = initial_vector(given.model, pixels(1, 8, 8), given.num_classes, given.seed)
+    start = draw_initial_vector(given.model, image_inputs(1, 8, 8), given.num_classes, given.seed)
     [reply] = worker.train([TrainTask(Order(0, (0,)), 0, evaluate=True)], [start], {})
     [report] = worker.evaluate([EvaluateTask(0, 0)], [start + reply.update])
     return reply.update, reply.report.local, report.own
@@ -77,7 +77,7 @@ def with_images(given, change):
         replace(client, train=change(client.train), test=change(client.test)) for client in given.clients
     )
     shown = np.concatenate([client.train.images for client in clients])
-    by = None if given.normalised_by is None else ChannelStatistics.of(shown)
+    by = None if given.normalised_by is None else ChannelStatistics.measure(shown)
     return replace(given, clients=clients, server_set=change(given.server_set), normalised_by=by)
 
 

@@ -9,11 +9,11 @@ from torch import nn
 from torch.nn import functional
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.inputs import Inputs, pixels, random_examples
+from fedgrid.engine.federation.inputs import Inputs, draw_examples, image_inputs
 from fedgrid.engine.federation.models import flat_vectors, registry
-from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
-from fedgrid.engine.federation.training.evaluation import to_inputs
-from fedgrid.engine.federation.training.layers import draws
+from fedgrid.engine.federation.models.flat_vectors import build_blank, draw_initial_vector, read_layout
+from fedgrid.engine.federation.training.evaluation import convert_to_inputs
+from fedgrid.engine.federation.training.layers import draws_random_numbers
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ from fedgrid.engine.federation.training.layers import draws
     ],
 )
 def test_number_of_parameters(name, shape, num_classes, parameters):
-    assert number_of_parameters(name, pixels(*shape), num_classes) == parameters
+    assert number_of_parameters(name, image_inputs(*shape), num_classes) == parameters
 
 
 def inputs_of(size):
@@ -53,7 +53,7 @@ def inputs_of(size):
 
 def number_of_parameters(name, inputs, num_classes):
     with torch.device("meta"):
-        module = registry.build(name, inputs, num_classes)
+        module = registry.build_model(name, inputs, num_classes)
     return sum(parameter.numel() for parameter in module.parameters())
 
 
@@ -62,7 +62,7 @@ def test_head_is_the_last_layer_of_the_vector(name):
     """So that FedRep's head is the layer that LG-FedAvg shares with `shared: 1`."""
     for size in (*registry.MODELS[name].parameters, *(["40"] if name == "cnn-1d" else [])):
         with torch.device("meta"):
-            layout = layout_of(registry.build(name, inputs_of(size), 10))
+            layout = read_layout(registry.build_model(name, inputs_of(size), 10))
         named = dataclasses.replace(layout, head=registry.MODELS[name].head)
         assert named.head_layers == named.layers[-1:]
         assert layout.head_layers == ()
@@ -80,7 +80,7 @@ def test_statistics_of_mobilenet_v1_and_resnet18_are_those_of_their_sources():
     """Keras: 21,888 statistics that do not train; torchvision: 9,600, and 20 counters."""
     sizes = {}
     for name in ("mobilenet-v1", "resnet18"):
-        layout = layout_of(blank(name, pixels(3, 32, 32), 10))
+        layout = read_layout(build_blank(name, image_inputs(3, 32, 32), 10))
         counters = sum(each.endswith("num_batches_tracked") for each in layout.names)
         sizes[name] = layout.size - layout.num_parameters - counters, counters
     assert sizes == {"mobilenet-v1": (21_888, 27), "resnet18": (9_600, 20)}
@@ -88,7 +88,7 @@ def test_statistics_of_mobilenet_v1_and_resnet18_are_those_of_their_sources():
 
 def test_resnet34_has_36_batch_norms_no_convolution_bias_and_keeps_28_pixels_as_a_4x4_grid():
     with torch.device("meta"):
-        module = registry.build("resnet34", pixels(3, 28, 28), 8)
+        module = registry.build_model("resnet34", image_inputs(3, 28, 28), 8)
         grid = module[:-3](torch.empty(2, 3, 28, 28))
     layers = list(module.modules())
     assert sum(isinstance(layer, nn.BatchNorm2d) for layer in layers) == 36
@@ -99,7 +99,7 @@ def test_resnet34_has_36_batch_norms_no_convolution_bias_and_keeps_28_pixels_as_
 @pytest.mark.parametrize(("side", "grid"), [(32, 2), (28, 2), (8, 1)])
 def test_mobilenet_halves_a_small_image_four_times_and_not_in_its_stem(side, grid):
     with torch.device("meta"):
-        module = registry.build("mobilenet", pixels(1, side, side), 10)
+        module = registry.build_model("mobilenet", image_inputs(1, side, side), 10)
         images = torch.empty(2, 1, side, side)
         assert module.features[0](images).shape == (2, 32, side, side)
         assert module.features(images).shape == (2, 1280, grid, grid)
@@ -112,7 +112,7 @@ def test_every_model_accepts_any_channels_and_size_from_its_smallest_on(name, ch
     side = registry.MODELS[name].minimum_side
     shape = (channels, side + more[0], side + more[1])
     with torch.device("meta"):
-        logits = registry.build(name, pixels(*shape), 7)(torch.empty(2, *shape))
+        logits = registry.build_model(name, image_inputs(*shape), 7)(torch.empty(2, *shape))
     assert logits.shape == (2, 7)
 
 
@@ -123,12 +123,12 @@ def test_smallest_side_is_the_smallest_that_works(name, monkeypatch):
     side = entry.minimum_side - 1
     monkeypatch.setitem(registry.MODELS, name, dataclasses.replace(entry, minimum_side=1))
     with pytest.raises((RuntimeError, ZeroDivisionError)), torch.device("meta"):
-        registry.build(name, pixels(1, side, side), 10)(torch.empty(2, 1, side, side))
+        registry.build_model(name, image_inputs(1, side, side), 10)(torch.empty(2, 1, side, side))
 
 
 def test_lenet5_is_the_sequence_of_operations_that_flis_describes():
-    module = blank("lenet5", pixels(1, 28, 28), 10)
-    flat_vectors.write(module, initial_vector("lenet5", pixels(1, 28, 28), 10, seed=0))
+    module = build_blank("lenet5", image_inputs(1, 28, 28), 10)
+    flat_vectors.write_vector(module, draw_initial_vector("lenet5", image_inputs(1, 28, 28), 10, seed=0))
     (w1, b1), (w2, b2), (w3, b3), (w4, b4), (w5, b5) = zip(*[iter(module.parameters())] * 2, strict=True)
     images = torch.rand(3, 1, 28, 28, generator=torch.Generator().manual_seed(0))
     hidden = functional.max_pool2d(functional.relu(functional.conv2d(images, w1, b1)), 2)
@@ -141,19 +141,19 @@ def test_lenet5_is_the_sequence_of_operations_that_flis_describes():
 def test_no_model_draws_random_numbers_while_it_runs(name):
     size = next(iter(registry.MODELS[name].parameters))
     inputs = inputs_of(size)
-    module = registry.build(name, inputs, 10)
-    batch = torch.from_numpy(random_examples(inputs, 2, np.random.default_rng(0)))
-    assert not draws(module, to_inputs(batch))
+    module = registry.build_model(name, inputs, 10)
+    batch = torch.from_numpy(draw_examples(inputs, 2, np.random.default_rng(0)))
+    assert not draws_random_numbers(module, convert_to_inputs(batch))
 
 
 def test_images_too_small_for_a_model_are_refused():
     with pytest.raises(ConfigError, match="images of 3x28 are too small for model 'tinyvgg'.*at least 4x4"):
-        registry.build("tinyvgg", pixels(1, 3, 28), 10)
+        registry.build_model("tinyvgg", image_inputs(1, 3, 28), 10)
 
 
 def test_unknown_model_suggests_the_nearest():
     with pytest.raises(ConfigError, match="unknown model 'resnet43'; did you mean 'resnet34'"):
-        registry.build("resnet43", pixels(1, 28, 28), 10)
+        registry.build_model("resnet43", image_inputs(1, 28, 28), 10)
 
 
 @pytest.mark.parametrize(
@@ -166,5 +166,5 @@ def test_unknown_model_suggests_the_nearest():
 )
 def test_parts_of_lenet5_that_the_papers_share_are_of_their_size(name, part, size):
     with torch.device("meta"):
-        parameters = list(registry.build(name, pixels(1, 28, 28), 10).parameters())
+        parameters = list(registry.build_model(name, image_inputs(1, 28, 28), 10).parameters())
     assert sum(parameter.numel() for parameter in parameters[part]) == size

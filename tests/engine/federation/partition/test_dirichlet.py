@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition.dirichlet import LEAST_IMAGES, counts_of_draw, deal_out
+from fedgrid.engine.federation.partition.dirichlet import MIN_IMAGES, deal_by_shares, draw_valid_counts
 from tests.helpers.partitions import deal_labels
 
 LABELS = np.repeat(np.arange(5), 200)
@@ -20,9 +20,9 @@ def deal(*, clients=8, **options):
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 10), st.sampled_from([0.3, 1.0, 100.0]), st.integers(0, 99))
 def test_every_image_has_one_client_and_every_client_ten(clients, alpha, seed):
-    held_K = deal_out(POSITIONS_L, clients, alpha, np.random.default_rng(seed))
+    held_K = deal_by_shares(POSITIONS_L, clients, alpha, np.random.default_rng(seed))
     assert np.array_equal(np.sort(np.concatenate(held_K)), np.arange(len(LABELS)))
-    assert min(map(len, held_K)) >= LEAST_IMAGES
+    assert min(map(len, held_K)) >= MIN_IMAGES
     assert all((np.diff(held) > 0).all() for held in held_K)
 
 
@@ -32,7 +32,7 @@ def test_without_alpha_no_two_clients_differ_by_more_than_an_image(sizes, client
     """Of a class, and altogether."""
     labels = np.repeat(np.arange(len(sizes)), sizes)
     positions_L = [np.flatnonzero(labels == label) for label in range(len(sizes))]
-    held_K = deal_out(positions_L, clients, None, np.random.default_rng(seed))
+    held_K = deal_by_shares(positions_L, clients, None, np.random.default_rng(seed))
     counts_KL = np.stack([np.bincount(labels[held], minlength=len(sizes)) for held in held_K])
     assert np.ptp(counts_KL, axis=0).max() <= 1
     assert np.ptp(counts_KL.sum(axis=1)) <= 1
@@ -43,7 +43,7 @@ def test_a_client_with_its_fair_share_gets_nothing_of_later_classes():
     """Two clients, classes of 30 and 30: whoever holds 30 or more of the first class is passed over."""
     seen = 0
     for seed in range(50):
-        counts_LK = counts_of_draw([30, 30], 2, 0.5, np.random.default_rng(seed))
+        counts_LK = draw_valid_counts([30, 30], 2, 0.5, np.random.default_rng(seed))
         for client in np.flatnonzero(counts_LK[0] >= 30):
             seen += 1
             assert counts_LK[1].tolist() == [0 if each == client else 30 for each in range(2)]

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition.label_skew import labels_per_client, owned_labels
+from fedgrid.engine.federation.partition.label_skew import count_labels_per_client, draw_owned_labels
 from tests.helpers.partitions import deal_labels, find_leakage
 
 
@@ -16,8 +16,8 @@ def deal(labels, clients, share=0.2, **options):
 
 def test_labels_per_client_are_a_share_of_the_classes():
     """FLIS: 20 and 30 % are 2 and 3 of 10 labels, 20 and 30 of 100."""
-    assert [labels_per_client(10, share) for share in (0.2, 0.3, 1.0)] == [2, 3, 10]
-    assert [labels_per_client(100, share) for share in (0.2, 0.3, 0.1)] == [20, 30, 10]
+    assert [count_labels_per_client(10, share) for share in (0.2, 0.3, 1.0)] == [2, 3, 10]
+    assert [count_labels_per_client(100, share) for share in (0.2, 0.3, 0.1)] == [20, 30, 10]
 
 
 @settings(max_examples=40, deadline=None)
@@ -38,7 +38,7 @@ def test_every_owned_label_is_dealt_out_evenly_to_its_owners_and_to_nobody_else(
     assert len(np.unique(together)) == len(together)
     counts_KL = np.stack([np.bincount(labels[part.positions], minlength=num_classes) for part in parts])
     for client, counts_L in enumerate(counts_KL):
-        assert (counts_L > 0).sum() == labels_per_client(num_classes, share)
+        assert (counts_L > 0).sum() == count_labels_per_client(num_classes, share)
         assert counts_L[client % num_classes] > 0
     for label, counts_K in enumerate(counts_KL.T):
         owned = counts_K[counts_K > 0]
@@ -59,7 +59,7 @@ def test_a_hundred_clients_of_cifar100_own_ten_labels_each():
 
 def test_other_labels_are_drawn_without_repetition_and_alike_for_a_seed():
     rngs = [[np.random.default_rng([seed, client]) for client in range(12)] for seed in (0, 0, 1)]
-    first, again, other = (owned_labels(10, 3, each) for each in rngs)
+    first, again, other = (draw_owned_labels(10, 3, each) for each in rngs)
     assert first == again != other
     assert {len(owned) for owned in first} == {3}
 

@@ -11,13 +11,13 @@ from PIL import Image
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.majority import (
     FIRST_GROUP,
-    counts,
-    groups_of_classes,
-    images_per_client,
+    count_by_class,
+    count_images_per_client,
+    group_classes,
     number_classes,
 )
 from fedgrid.engine.federation.partition.settings import Split
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from tests.helpers.partitions import deal_labels, find_leakage
 
 CIFAR10 = np.repeat(np.arange(10), 5000)
@@ -31,7 +31,7 @@ def deal(labels=CIFAR10, *, clients=10, **options):
 def test_class_counts_worked_by_hand():
     """Of 11 images 0.5 x 11 = 5.5, to the even 6, are the client's own; of the other 5 each of the two other
     classes has 2, and the fifth is of the next class round the ring."""
-    assert counts(11, 4, 3, 0.5).tolist() == [[6, 3, 2], [2, 6, 3], [3, 2, 6], [6, 3, 2]]
+    assert count_by_class(11, 4, 3, 0.5).tolist() == [[6, 3, 2], [2, 6, 3], [3, 2, 6], [6, 3, 2]]
 
 
 @pytest.mark.parametrize("majority", [0.1, 0.7, 1.0])
@@ -54,16 +54,16 @@ def test_hidden_groups_of_cifar10_are_vehicles_and_animals():
 
 
 def test_hidden_groups_of_other_data_sets():
-    assert groups_of_classes("fmnist", 10, None) == (1, 1, 1, 1, 1, 0, 1, 0, 0, 0)
-    assert groups_of_classes("folder", 5, None) == (0, 0, 1, 1, 1)
-    assert groups_of_classes("cifar10", 10, (2, 3)) == (1, 1, 0, 0, 1, 1, 1, 1, 1, 1)
+    assert group_classes("fmnist", 10, None) == (1, 1, 1, 1, 1, 0, 1, 0, 0, 0)
+    assert group_classes("folder", 5, None) == (0, 0, 1, 1, 1)
+    assert group_classes("cifar10", 10, (2, 3)) == (1, 1, 0, 0, 1, 1, 1, 1, 1, 1)
     assert FIRST_GROUP["digits"] == FIRST_GROUP["mnist"]
 
 
 @pytest.mark.parametrize("first", [(), (0, 1, 2), (1, 3)])
 def test_first_group_must_be_some_but_not_all_classes(first):
     with pytest.raises(ConfigError, match="expected some of the classes 0 to 2, but not all") as raised:
-        groups_of_classes("cifar10", 3, first)
+        group_classes("cifar10", 3, first)
     assert raised.value.key == ("split", "first_group")
 
 
@@ -83,8 +83,8 @@ def test_no_image_is_shared_and_all_clients_hold_the_most_possible(sizes, client
     together = np.concatenate([part.positions for part in parts])
     assert len(np.unique(together)) == len(together) == images * clients
     of_class_KL = [np.bincount(labels[part.positions], minlength=len(sizes)).tolist() for part in parts]
-    assert of_class_KL == counts(images, clients, len(sizes), majority).tolist()
-    one_more_L = counts(images + 1, clients, len(sizes), majority).sum(axis=0)
+    assert of_class_KL == count_by_class(images, clients, len(sizes), majority).tolist()
+    one_more_L = count_by_class(images + 1, clients, len(sizes), majority).sum(axis=0)
     assert (one_more_L > sizes).any()
     assert [part.cluster for part in parts] == [client % len(sizes) % 2 for client in range(clients)]
 
@@ -125,12 +125,12 @@ def test_settings_that_do_not_fit_are_refused(values, key, message):
 
 def test_too_many_clients_for_the_images_are_refused():
     with pytest.raises(ConfigError, match="clients = 25: .* their classes have too few images"):
-        images_per_client([2] * 10, 25, Split())
+        count_images_per_client([2] * 10, 25, Split())
 
 
 def test_later_options_are_stored_only_if_not_default():
     def run(**split):
-        return complete({"split": {"kind": "majority", **split}, "clients": 10}, Path("unused"))
+        return complete_config({"split": {"kind": "majority", **split}, "clients": 10}, Path("unused"))
 
     split = run().model_dump(mode="json")["split"]
     changes = {"majority": 0.7, "first_group": [0, 1], "scored_on": "validation"}
@@ -147,7 +147,7 @@ def run_of_folder(folder, names, first_group):
             for number in range(4):
                 Image.new("L", (8, 8)).save(folder / part / name / f"{number}.png")
     split = {"kind": "majority", "first_group": first_group}
-    return complete({"dataset": f"folder:{folder}", "clients": 3, "split": split}, folder)
+    return complete_config({"dataset": f"folder:{folder}", "clients": 3, "split": split}, folder)
 
 
 def test_classes_of_a_folder_may_be_given_by_name(tmp_path):
@@ -166,7 +166,7 @@ def test_numbers_are_names_where_all_classes_are_called_by_numbers(tmp_path):
     names = [str(name) for name in range(1, 13)]
     by_name = run_of_folder(tmp_path, names, [1, 2])
     assert by_name.split.first_group == (0, 4)
-    assert complete(by_name.model_dump(mode="json"), tmp_path) == by_name, "a stored run has numbers"
+    assert complete_config(by_name.model_dump(mode="json"), tmp_path) == by_name, "a stored run has numbers"
     with pytest.raises(ConfigError, match="has no class '0'"):
         run_of_folder(tmp_path, names, [0])
 

@@ -8,9 +8,9 @@ from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.dealing import split as splits
 from fedgrid.engine.federation.dealing.split import add_official_tests
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.inputs import pixels
-from fedgrid.engine.federation.partition.natural import Natural
-from fedgrid.engine.federation.partition.scenarios import Scenario, scenario_of
+from fedgrid.engine.federation.inputs import image_inputs
+from fedgrid.engine.federation.partition.natural import NaturalSplit
+from fedgrid.engine.federation.partition.scenarios import Scenario, build_scenario
 from fedgrid.engine.federation.partition.settings import Split
 from tests.helpers.partitions import deal_labels, list_held
 
@@ -58,7 +58,7 @@ def with_official_tests(labels, groups, official):
     """Return the partition of a pool among two clients, its groups, with the official tests added."""
     pool = ImageSet(np.zeros((len(labels), 1, 1, 1), np.uint8), np.array(labels), np.array(groups))
     split = Split(kind="natural", alpha=None, tested_on="official")
-    dealt = splits.split_pool(pool, max(labels) + 1, scenario_of("npz:any", "natural", 2), split, 0)
+    dealt = splits.split_pool(pool, max(labels) + 1, build_scenario("npz:any", "natural", 2), split, 0)
     return add_official_tests(dealt, pool, official, "natural")
 
 
@@ -102,18 +102,18 @@ def test_with_official_tests_a_writer_of_one_image_trains():
 
 
 def facts(**given):
-    return Facts(num_classes=10, inputs=pixels(1, 1, 1), pool_size=1000, **given)
+    return Facts(num_classes=10, inputs=image_inputs(1, 1, 1), pool_size=1000, **given)
 
 
 def test_images_without_groups_are_refused_with_what_would_do():
     with pytest.raises(
         ConfigError, match="images of digits have no groups; .* folder:PATH .* train_group"
     ) as raised:
-        Natural().check(Scenario("digits", "natural", 4), facts(), Split(), 0)
+        NaturalSplit().check_settings(Scenario("digits", "natural", 4), facts(), Split(), 0)
     assert raised.value.key == ("split", "kind")
 
 
 @pytest.mark.parametrize(("clients", "share"), [(1, 0.25), (4, 1.0), (40, 1.0)])
 def test_expected_images_are_those_of_the_groups_that_take_part(clients, share):
     scenario = Scenario("npz", "natural", clients)
-    assert Natural().expected_images(scenario, facts(num_groups=4), Split(), 0) == 1000 * share
+    assert NaturalSplit().expected_images(scenario, facts(num_groups=4), Split(), 0) == 1000 * share

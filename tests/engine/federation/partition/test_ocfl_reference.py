@@ -8,8 +8,8 @@ from scipy.stats import chi2_contingency
 
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.dealing.holdouts import round_share
-from fedgrid.engine.federation.partition.scenarios import SCENARIOS, class_sets, sizes_of
-from fedgrid.engine.runtime.data.datasets import load
+from fedgrid.engine.federation.partition.scenarios import SCENARIOS, compute_class_sets, find_cluster_sizes
+from fedgrid.engine.runtime.data.datasets import load_dataset
 from tests.helpers.partitions import deal_labels, find_leakage
 from tests.helpers.reference import OVERLAPS, REFERENCE, read_rows
 
@@ -45,9 +45,9 @@ def ours(name: str, test_leakage: str = "published"):
 def test_class_sets_and_cluster_sizes_are_the_published_ones(name):
     scenario = SCENARIOS[name]
     published = rows("class_sets.csv")[name]
-    sets = class_sets(DATASETS[scenario.dataset].num_classes, 3, scenario.overlap)
+    sets = compute_class_sets(DATASETS[scenario.dataset].num_classes, 3, scenario.overlap)
     assert sets == tuple(tuple(map(int, row["classes"].split())) for row in published)
-    assert sizes_of(scenario, 3) == tuple(int(row["n_clients"]) for row in published)
+    assert find_cluster_sizes(scenario, 3) == tuple(int(row["n_clients"]) for row in published)
 
 
 def test_test_sets_of_published_clients_are_30_percent_rounded_up():
@@ -114,6 +114,6 @@ def test_leakage_of_the_published_splits():
 
 
 def test_real_mnist_has_these_class_counts(shared):
-    pool, server = load("mnist", shared / "data", download=False)
+    pool, server = load_dataset("mnist", shared / "data", download=False)
     assert tuple(np.bincount(pool.labels)) == MNIST_COUNTS
     assert np.bincount(server.labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]

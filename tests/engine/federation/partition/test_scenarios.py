@@ -6,7 +6,7 @@ import pytest
 
 from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.partition.scenarios import Scenario
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 
 DRAWN_FROM = {
     "nonoverlapping-balanced": ("digits-15-nonoverlapping-balanced", 67517169501387751475090929112842871858),
@@ -46,5 +46,7 @@ def test_a_name_has_the_kind_and_seeds_keep_the_text_with_a_balance(kind):
     text, root = DRAWN_FROM[kind]
     scenario = Scenario("digits", kind, 15)
     assert (scenario.name, scenario.seed_text) == (f"digits-15-{kind}", text)
-    config = complete({"split": kind, "clients": 15, "seed": 3, "algorithm": "sattler"}, Path("unused"))
+    config = complete_config(
+        {"split": kind, "clients": 15, "seed": 3, "algorithm": "sattler"}, Path("unused")
+    )
     assert (config.scenario, config.root_seed) == (scenario.name, root)

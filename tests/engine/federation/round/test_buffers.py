@@ -8,7 +8,7 @@ from torch import nn
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run import checkpoint
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.run.prepare import prepare_setup
 from tests.helpers.plugin_files import MODEL
 from tests.helpers.small_runs import NOWHERE, config, play, rows
 
@@ -19,16 +19,16 @@ WEIGHTS, FEATURES = 2 * 64 + 64 * 10 + 10, 64
 @pytest.fixture(autouse=True)
 def model(tmp_path):
     (tmp_path / "own.py").write_text(MODEL.replace("nn.Flatten()", "nn.Flatten(), nn.BatchNorm1d(64)"))
-    active.use([tmp_path / "own.py"])
+    active.use_plugins([tmp_path / "own.py"])
     yield
-    active.use()
+    active.use_plugins()
 
 
 def played(tmp_path, buffers, algorithm="fedavg", **given):
     """Return a run of two rounds of one batch each, and its last state."""
     training = {"rounds": 2, "batch_size": 1000, "buffers": buffers}
     run = config(algorithm, model="own-model", training=training, **given)
-    return run, checkpoint.load(play(run, tmp_path), 2)
+    return run, checkpoint.load_state(play(run, tmp_path), 2)
 
 
 @pytest.mark.parametrize(("buffers", "batches"), [("mean", 2), ("local", 0), ("reset", 1)])
@@ -42,7 +42,7 @@ def test_reset_statistics_are_those_of_one_round(tmp_path):
     run, last = played(tmp_path, "reset")
     means = [
         data.train.images.reshape(-1, FEATURES).mean(axis=0) / 255
-        for data in prepare(run, NOWHERE)[0].clients
+        for data in prepare_setup(run, NOWHERE)[0].clients
     ]
     running = last.state.models[0][WEIGHTS : WEIGHTS + FEATURES]
     np.testing.assert_allclose(running, 0.1 * np.mean(means, axis=0), atol=1e-6)
@@ -50,7 +50,7 @@ def test_reset_statistics_are_those_of_one_round(tmp_path):
 
 def test_local_buffers_stay_with_clients_that_are_tested_with_them(tmp_path):
     run, last = played(tmp_path, "local", evaluation={"global_model": True})
-    model, setup = last.state.models[0], prepare(run, NOWHERE)[0]
+    model, setup = last.state.models[0], prepare_setup(run, NOWHERE)[0]
     assert {row["bytes_up"] for row in rows(run, tmp_path, "rounds")} == {run.clients * 4 * WEIGHTS}
     for row in rows(run, tmp_path, "clients"):
         if row["round"] < 2:

@@ -12,11 +12,11 @@ from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.contract.checks import BrokenContract, check_labels
 from fedgrid.algorithms.contract.split import split
 from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.federation.seeds import global_states
+from fedgrid.engine.federation.seeds import read_global_states
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.run.failure import in_one_line
+from fedgrid.engine.runtime.run.failure import describe_error
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
@@ -200,7 +200,7 @@ DRAW = """
 @pytest.fixture(autouse=True)
 def no_plugins_after():
     yield
-    active.use()
+    active.use_plugins()
 
 
 def message_of(tmp_path, **bodies):
@@ -208,18 +208,18 @@ def message_of(tmp_path, **bodies):
     tmp_path.mkdir(exist_ok=True)
     path = tmp_path / "mine.py"
     path.write_text(PLUGIN.format(**dict.fromkeys(NOTHING, "pass") | bodies))
-    active.use([path])
+    active.use_plugins([path])
     given = {
         "clients": 3,
         "training": {"rounds": 1},
         "algorithm": "own",
         "evaluation": {"global_model": True},
     }
-    run = complete(given, NOWHERE)
+    run = complete_config(given, NOWHERE)
     try:
-        list(run_to_end(Session(InProcessPool(), NOWHERE), run, Storage.of(tmp_path / "runs"), bool))
+        list(run_to_end(Session(InProcessPool(), NOWHERE), run, Storage.from_text(tmp_path / "runs"), bool))
     except (RunError, ValueError, AttributeError) as error:
-        return in_one_line(error)
+        return describe_error(error)
     return None
 
 
@@ -254,9 +254,9 @@ def test_draws_from_any_generator_are_the_runs_own_in_each_method_and_leave_no_t
         np.random.seed(seed)  # noqa: NPY002
         random.seed(seed)
         torch.manual_seed(seed)
-        before = global_states()
+        before = read_global_states()
         assert message_of(tmp_path / str(seed), **bodies) is None
-        assert global_states() == before
+        assert read_global_states() == before
         found.append(list(DRAWN))
     assert found[0] == found[1]
     assert {method for method, *_ in found[0]} == set(methods)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.round.federation import Federation, fresh_models
+from fedgrid.engine.federation.round.federation import Federation, make_model_source
 from fedgrid.engine.federation.round.next_round import next_round
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.plugins.run_algorithm import build_algorithm
+from fedgrid.engine.runtime.run.prepare import prepare_setup
 from tests.helpers.small_runs import NOWHERE, ROUNDS, build_early_run
 
 
@@ -20,8 +20,8 @@ def play(algorithm, changed=False, never_joining=False, **given):
     The data of the first held-out client can be `changed`; or held-out ones are `never_joining` newcomers.
     """
     config = build_early_run(algorithm, held_out=0.3, **given)
-    setup, truth_K = prepare(config, NOWHERE)
-    federation = Federation.of(config, algorithm_of(config), setup, truth_K)
+    setup, truth_K = prepare_setup(config, NOWHERE)
+    federation = Federation.from_config(config, build_algorithm(config), setup, truth_K)
     held_out = sorted(federation.participation.held_out)
     if never_joining:
         joins = dict.fromkeys(held_out, ROUNDS + 1)
@@ -35,7 +35,7 @@ def play(algorithm, changed=False, never_joining=False, **given):
         setup = replace(setup, clients=tuple(clients))
     pool = InProcessPool()
     pool.prepare(setup)
-    states, records = [federation.begin(fresh_models(setup))], []
+    states, records = [federation.create_first_state(make_model_source(setup))], []
     for _ in range(ROUNDS):
         state, record = next_round(federation, states[-1], pool)
         states.append(state)

@@ -10,7 +10,7 @@ from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Settings, State
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.algorithms.contract.split import split
-from fedgrid.algorithms.registry import create
+from fedgrid.algorithms.registry import create_algorithm
 from fedgrid.algorithms.updates.source import Layout
 from fedgrid.engine.federation.clients.messages import EvaluateReport, Reply, TrainReport
 from fedgrid.engine.federation.clients.process import PeakMemory
@@ -21,7 +21,7 @@ from fedgrid.engine.federation.round.next_round import next_round
 from fedgrid.engine.federation.round.participation import Attendance, Participation
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.settings import Evaluation
-from fedgrid.record_columns import schemas
+from fedgrid.record_columns import build_schemas
 
 LAYOUT = Layout(("weight",), ((2,),), 2)
 MODEL_BYTES = 8
@@ -176,8 +176,8 @@ def test_records_of_a_round_have_every_number():
     assert [last[f"{test}_accuracy"] for test in TESTS] == [0.75, 0.25, 0.5, 0.5]
     assert last["generalised_loss"] == 0.5
     assert (last["part"], last["placed"]) == ("trained", None)
-    assert set(record.round) == set(schemas()["rounds"].names)
-    assert {frozenset(row) for row in record.clients} == {frozenset(schemas()["clients"].names)}
+    assert set(record.round) == set(build_schemas()["rounds"].names)
+    assert {frozenset(row) for row in record.clients} == {frozenset(build_schemas()["clients"].names)}
     assert (record.timing["slowest_client"], record.timing["slowest_client_seconds"]) == (2, 2.0)
     assert record.timing["peak_memory_mb"] >= 3e6, "three clients and the server"
     assert not [name for name in [*record.round, *record.clients[0]] if "seconds" in name]
@@ -217,7 +217,7 @@ class TestGlobalModel:
         assert tested == [[[1.5, 0.5], [0, 2]], [[1.5, 2.5]]]
         assert [row["global_own_accuracy"] for row in record.clients] == [0.5] * 3
         assert [row["global_accuracy"] for row in record.clients] == [0.5] * 3
-        assert set(record.clients[0]) == set(schemas({"global_model"})["clients"].names)
+        assert set(record.clients[0]) == set(build_schemas({"global_model"})["clients"].names)
 
     def test_that_all_clients_are_served_is_tested_once(self):
         pool = FakePool(axis)
@@ -227,13 +227,13 @@ class TestGlobalModel:
             assert row["global_own_accuracy"] == row["personalised_accuracy"] == 0.5
 
     def test_is_missing_where_an_algorithm_has_none(self):
-        [(_, record)] = play(federation(create("solo"), evaluation=self.ON), FakePool(axis), 1)
+        [(_, record)] = play(federation(create_algorithm("solo"), evaluation=self.ON), FakePool(axis), 1)
         assert {row["global_own_accuracy"] for row in record.clients} == {None}
 
 
 def test_with_every_update_broken_the_run_stops_and_its_state_is_good():
     run = federation()
-    start = run.begin(lambda number: vector(0, 0))
+    start = run.create_first_state(lambda number: vector(0, 0))
     message = "clients 0, 1, 2, round 1: every update is NaN or infinite"
     with pytest.raises(RunError, match=f"^{re.escape(message)}.*Lower training.learning_rate"):
         next_round(run, start, FakePool(lambda *_: (np.nan, np.inf)))
@@ -260,7 +260,7 @@ def test_a_round_is_a_function_of_the_progress():
     pool = FakePool(axis)
     algorithm = Recorder(pool)
     run = federation(algorithm)
-    start = run.begin(lambda number: vector(0, 0))
+    start = run.create_first_state(lambda number: vector(0, 0))
     (one, record), (other, again) = next_round(run, start, pool), next_round(run, start, pool)
     assert one.state.models[0].tobytes() == other.state.models[0].tobytes()
     assert record.round == again.round
@@ -441,7 +441,7 @@ def test_absent_client_keeps_its_memory():
 
 def test_a_latecomer_is_in_the_records_with_the_reason():
     """Briggs parts (2, 0) from (0, 2) in round 1. In round 2 comes (1, 1), of cosine 0.707 to both."""
-    briggs = create("briggs", {"round": 1, "threshold": 0.4})
+    briggs = create_algorithm("briggs", {"round": 1, "threshold": 0.4})
     _, [(_, first), (_, second)] = attended((None, (0, 1), ()), FULL, algorithm=briggs)
     assert [row["cluster"] for row in first.clients] == [0, 1, 2]
     assert first.round["clusters"] == 3
@@ -467,7 +467,7 @@ def test_the_silhouette_is_of_the_metric_that_clusters(metric, threshold, expect
     """Clusters {(4, 0), (6, 0)} and {(0, 4)}: inside the first 0, 2 or 2 apart; across 1, or sqrt(32) and
     sqrt(52), or 8 and 10. A client scores 1 - inside / across, one that is alone 0.
     """
-    briggs = create("briggs", {"round": 1, "metric": metric, "threshold": threshold})
+    briggs = create_algorithm("briggs", {"round": 1, "metric": metric, "threshold": threshold})
     pool = FakePool(lambda client, *_: ((4, 0), (6, 0), (0, 4))[client])
     [(_, record)] = play(federation(briggs), pool, 1)
     assert [row["cluster"] for row in record.clients] == [0, 0, 1]
@@ -578,7 +578,7 @@ def test_the_silhouette_is_of_this_rounds_updates_in_their_clusters():
     """
     participation = Told(((None, (0, 1, 2, 3), ()),), num_clients=5)
     pool = FakePool(lambda client, *_: (1, 0) if client < 2 else (0, 1))
-    briggs = create("briggs", {"round": 1, "threshold": 0.4})
+    briggs = create_algorithm("briggs", {"round": 1, "threshold": 0.4})
     for algorithm, expected in ((briggs, 1.0), (None, None)):
         [(_, record)] = play(federation(algorithm, num_clients=5, participation=participation), pool, 1)
         assert record.round["silhouette"] == expected

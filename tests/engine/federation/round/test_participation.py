@@ -42,7 +42,7 @@ def test_the_share_is_rounded_half_up_and_is_at_least_one(num_clients, share, as
     """5 x 0.5 = 2.5 gives 3, 5 x 0.3 = 1.5 gives 2, 5 x 0.29 = 1.45 gives 1."""
     participation = Participation(num_clients, seed=0, participation=share)
     for round_index in range(20):
-        clients = participation.attendance(round_index).sampled
+        clients = participation.draw_attendance(round_index).sampled
         assert len(clients) == asked
         assert clients == tuple(sorted(set(clients)))
         assert set(clients) <= set(range(num_clients))
@@ -53,11 +53,11 @@ def test_sample_depends_only_on_seed_and_round():
     """Another object draws the same, in any order; another seed draws others."""
     settings = {"participation": 0.5, "dropout": 0.3}
     one, same, other = (Participation(20, seed, **settings) for seed in (3, 3, 4))
-    sampled = [one.attendance(round_index).sampled for round_index in range(10)]
+    sampled = [one.draw_attendance(round_index).sampled for round_index in range(10)]
     first = [dropped(one, round_index) for round_index in range(10)]
-    assert [same.attendance(round_index).sampled for round_index in reversed(range(10))] == sampled[::-1]
+    assert [same.draw_attendance(round_index).sampled for round_index in reversed(range(10))] == sampled[::-1]
     assert [dropped(same, round_index) for round_index in range(10)] == first
-    assert [other.attendance(round_index).sampled for round_index in range(10)] != sampled
+    assert [other.draw_attendance(round_index).sampled for round_index in range(10)] != sampled
     assert [dropped(other, round_index) for round_index in range(10)] != first
 
 
@@ -65,8 +65,8 @@ def test_dropout_does_not_change_the_sample():
     """Common random numbers: runs that differ only in dropout sample the same clients."""
     plain = Participation(20, 0, participation=0.5)
     shaky = Participation(20, 0, participation=0.5, dropout=0.5)
-    assert [plain.attendance(index).sampled for index in range(10)] == [
-        shaky.attendance(index).sampled for index in range(10)
+    assert [plain.draw_attendance(index).sampled for index in range(10)] == [
+        shaky.draw_attendance(index).sampled for index in range(10)
     ]
 
 
@@ -75,10 +75,10 @@ class TestDropout:
         """Draws are by client: an algorithm that asks others changes nothing for this one."""
         participation = Participation(20, 0, dropout=0.5)
         for round_index in range(20):
-            found = participation.attendance(round_index)
-            everybody = {order.client for order in found.reached(orders(range(20)))}
+            found = participation.draw_attendance(round_index)
+            everybody = {order.client for order in found.select_reached(orders(range(20)))}
             for asked in (range(10), [3], []):
-                reached = [order.client for order in found.reached(orders(asked))]
+                reached = [order.client for order in found.select_reached(orders(asked))]
                 assert reached == [client for client in asked if client in everybody]
 
     def test_a_client_that_drops_out_at_one_rate_does_so_at_any_higher_one(self):
@@ -102,7 +102,7 @@ class TestDropout:
 class TestHeldOut:
     def test_they_are_never_present_and_the_share_is_of_the_others(self):
         """Half of three clients is two, rounded up."""
-        found = Participation(5, 0, participation=0.5, held_out=frozenset({1, 3})).attendance(0)
+        found = Participation(5, 0, participation=0.5, held_out=frozenset({1, 3})).draw_attendance(0)
         assert found.present == (0, 2, 4)
         assert len(found.sampled) == 2
 
@@ -123,31 +123,35 @@ class TestNewcomers:
     def test_rounds_are_counted_from_one_as_in_the_records(self):
         """Round 3 has index 2."""
         participation = Participation(5, 0, joins=self.JOINS)
-        present = [participation.attendance(round_index).present for round_index in range(4)]
+        present = [participation.draw_attendance(round_index).present for round_index in range(4)]
         assert present == [(0, 2, 3), (0, 2, 3, 4), (0, 1, 2, 3, 4), (0, 1, 2, 3, 4)]
-        assert [participation.attendance(round_index).sampled for round_index in range(4)] == present
+        assert [participation.draw_attendance(round_index).sampled for round_index in range(4)] == present
 
     def test_clients_are_not_sampled_before_they_join(self):
         participation = Participation(6, 0, participation=0.5, dropout=0.3, joins={5: 100, 2: 50})
         for round_index in ROUNDS:
-            asked = set(participation.attendance(round_index).sampled)
+            asked = set(participation.draw_attendance(round_index).sampled)
             assert asked
-            assert asked <= set(participation.attendance(round_index).present)
+            assert asked <= set(participation.draw_attendance(round_index).present)
             assert not (round_index < 99 and 5 in asked)
             assert not (round_index < 49 and 2 in asked)
-        assert any(5 in participation.attendance(round_index).sampled for round_index in ROUNDS)
+        assert any(5 in participation.draw_attendance(round_index).sampled for round_index in ROUNDS)
 
     def test_the_share_is_of_those_that_have_joined(self):
         """Half of 3 is 2 (rounded up), half of 4 is 2, half of 5 is 3."""
         participation = Participation(5, 0, participation=0.5, joins=self.JOINS)
-        assert [len(participation.attendance(round_index).sampled) for round_index in range(3)] == [2, 2, 3]
+        assert [len(participation.draw_attendance(round_index).sampled) for round_index in range(3)] == [
+            2,
+            2,
+            3,
+        ]
 
 
 def test_all_clients_are_equally_likely_to_be_sampled():
     """Of 200 rounds of 3 in 10 each client is expected in 60, with deviation sqrt(200 x 0.21) = 6.5."""
     participation = Participation(10, seed=0, participation=0.3)
     times = Counter(
-        client for round_index in ROUNDS for client in participation.attendance(round_index).sampled
+        client for round_index in ROUNDS for client in participation.draw_attendance(round_index).sampled
     )
     assert sum(times.values()) == 600
     assert all(35 <= times[client] <= 85 for client in range(10))

@@ -6,15 +6,15 @@ from statistics import fmean
 import pytest
 
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of, last_round
+from fedgrid.engine.runtime.run.run_folder import RunFolder, build_folder_path, find_last_round
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import RunFinished, run_to_end
 from fedgrid.grids.results.outcome import is_finished
-from fedgrid.grids.results.runs import describe, read_runs
+from fedgrid.grids.results.runs import describe_configs, read_runs
 from fedgrid.grids.results.study import load_run
 from fedgrid.manifest import read_manifest
-from fedgrid.tracking.records import table
+from fedgrid.tracking.records import read_table
 from tests.helpers.small_runs import CACHE, NOWHERE, config, play, read_numbers, rows
 
 AFTER, MOST = 2, 30
@@ -27,7 +27,7 @@ def stopping(rounds=MOST, **given):
 
 def run(asked, root, at_most=MOST):
     """Run a run, up to some rounds, with a session of its own."""
-    storage = Storage.of(root)
+    storage = Storage.from_text(root)
     session = Session(InProcessPool(), NOWHERE, cache=CACHE)
     done = RunFolder(storage, asked).rounds_done
     return [*run_to_end(session, asked, storage, lambda: False, done + at_most)][-1]
@@ -48,10 +48,10 @@ def scores_of(asked, root):
 def test_it_ends_where_the_records_say_so_also_if_every_round_has_a_session_of_its_own(given, tmp_path):
     asked = stopping(**given)
     assert isinstance(run(asked, tmp_path / "one"), RunFinished)
-    number = last_round(folder := folder_of(tmp_path / "one", asked), asked)
+    number = find_last_round(folder := build_folder_path(tmp_path / "one", asked), asked)
     manifest = read_manifest(folder)
     assert (manifest.is_finished, manifest.rounds_done, manifest.rounds) == (True, number, MOST)
-    assert manifest.segments("clients") == ["clients.parquet"], "joined"
+    assert manifest.list_segments("clients") == ["clients.parquet"], "joined"
     scores = scores_of(asked, tmp_path / "one")
     best = max(scores, key=lambda of: (scores[of], -of))
     assert best + AFTER <= number < MOST
@@ -59,9 +59,9 @@ def test_it_ends_where_the_records_say_so_also_if_every_round_has_a_session_of_i
     assert number in scores
     while not isinstance(run(asked, tmp_path / "cut", 1), RunFinished):
         pass
-    assert read_numbers(folder_of(tmp_path / "cut", asked)) == read_numbers(folder)
-    storage = Storage.of(tmp_path / "one")
-    for row in (*read_runs([asked], storage), *describe([asked], storage), load_run(asked, storage)):
+    assert read_numbers(build_folder_path(tmp_path / "cut", asked)) == read_numbers(folder)
+    storage = Storage.from_text(tmp_path / "one")
+    for row in (*read_runs([asked], storage), *describe_configs([asked], storage), load_run(asked, storage)):
         assert row.stopped == f"stopped after round {number} of {MOST}"
     assert is_finished(storage, asked)
 
@@ -69,16 +69,18 @@ def test_it_ends_where_the_records_say_so_also_if_every_round_has_a_session_of_i
 def test_rounds_are_those_of_a_run_without_it_and_of_one_that_was_to_have_more(tmp_path):
     asked, whole = stopping(), stopping(training={"stop_after": None})
     run(asked, tmp_path)
-    number = last_round(folder_of(tmp_path, asked), asked)
+    number = find_last_round(build_folder_path(tmp_path, asked), asked)
     play(whole, tmp_path, until=number)
-    one, other = (table(folder_of(tmp_path, each), "clients").to_pylist() for each in (whole, asked))
+    one, other = (
+        read_table(build_folder_path(tmp_path, each), "clients").to_pylist() for each in (whole, asked)
+    )
     assert str(one) == str(other), "NaN beside NaN"
     longer = stopping(rounds=MOST + 10)
     run(longer, tmp_path)
-    folder = folder_of(tmp_path, longer)
-    assert last_round(folder, longer) == number
+    folder = build_folder_path(tmp_path, longer)
+    assert find_last_round(folder, longer) == number
     assert (
-        f"rounds 1 to {number} are those of {folder_of(tmp_path, asked).name}"
+        f"rounds 1 to {number} are those of {build_folder_path(tmp_path, asked).name}"
         in (folder / "log.txt").read_text()
     )
 

@@ -13,9 +13,9 @@ from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask,
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.models.flat_vectors import FlatModule, initial_vector
-from fedgrid.engine.federation.training.batches import PAD, Moves, draw_moves, gather
-from fedgrid.engine.federation.training.local import train
+from fedgrid.engine.federation.models.flat_vectors import FlatModule, draw_initial_vector
+from fedgrid.engine.federation.training.batches import PAD, Moves, draw_moves, gather_images
+from fedgrid.engine.federation.training.local import train_client
 from fedgrid.engine.federation.training.settings import LocalTraining
 
 BOTH = ("crop", "flip")
@@ -33,7 +33,7 @@ def seeded(seed=0):
 
 
 def gathered(images, order, kinds, rng):
-    return gather(images, order, draw_moves(len(order), kinds, rng, CPU))
+    return gather_images(images, order, draw_moves(len(order), kinds, rng, CPU))
 
 
 def training(**changes):
@@ -56,14 +56,16 @@ class TestMoved:
     def test_row_of_six_pixels_by_hand(self, offset, flip, shown):
         """Columns beyond either end are those of the reflection, without the last pixel twice."""
         row = torch.arange(6, dtype=torch.uint8).view(1, 1, 6, 1).expand(1, 5, 6, 1).contiguous()
-        result = gather(row, torch.tensor([0]), Moves(torch.tensor([[0, offset]]), torch.tensor([flip])))
+        result = gather_images(
+            row, torch.tensor([0]), Moves(torch.tensor([[0, offset]]), torch.tensor([flip]))
+        )
         assert result[0, :, :, 0].tolist() == [shown] * 5
 
     def test_every_crop_is_that_of_torchs_reflection_padding(self):
         images = pixels(81)
         offsets = torch.cartesian_prod(*[torch.arange(-PAD, PAD + 1)] * 2)
         flips = torch.arange(81) % 2
-        result = gather(images, torch.arange(81), Moves(offsets, flips))
+        result = gather_images(images, torch.arange(81), Moves(offsets, flips))
         padded = functional.pad(images.permute(0, 3, 1, 2).float(), (PAD,) * 4, mode="reflect")
         for place, (row, column) in enumerate((offsets + PAD).tolist()):
             expected = padded[place, :, row : row + 6, column : column + 9]
@@ -106,7 +108,9 @@ def watched(seed=0, rule=None, **changes):
     start = np.full(93, 0.01, np.float32)
     extra = {} if rule is None else {"rule": rule}
     flat = FlatModule(module)
-    result = train(flat, start, images, torch.arange(6) % 3, training(**changes), seeded(seed), **extra)
+    result = train_client(
+        flat, start, images, torch.arange(6) % 3, training(**changes), seeded(seed), **extra
+    )
     return torch.cat(module.seen), result.model
 
 
@@ -131,7 +135,7 @@ def worker(shape=(1, 8, 8), clients=(0,), **changes):
 
 
 def update(worker, client, round_index):
-    start = initial_vector("digitnet", inputs.pixels(1, 8, 8), 2, seed=0)
+    start = draw_initial_vector("digitnet", inputs.image_inputs(1, 8, 8), 2, seed=0)
     [reply] = worker.train([TrainTask(Order(client, (0,)), round_index, evaluate=False)], [start], {})
     return reply.update
 
@@ -146,7 +150,7 @@ class TestClients:
         assert all(np.abs(other - first).max() > 1e-3 for other in others)
 
     def test_test_images_stay_as_they_are(self):
-        model = initial_vector("digitnet", inputs.pixels(1, 8, 8), 2, seed=0)
+        model = draw_initial_vector("digitnet", inputs.image_inputs(1, 8, 8), 2, seed=0)
         [plain], [moving] = (
             worker(augment=kinds).evaluate([EvaluateTask(0, 0)], [model]) for kinds in ((), BOTH)
         )

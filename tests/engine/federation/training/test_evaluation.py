@@ -9,8 +9,8 @@ from torch import nn
 
 from fedgrid.engine.federation.training import evaluation
 from fedgrid.engine.federation.training.confusion import Counts
-from fedgrid.engine.federation.training.confusion import scores as confusion_scores
-from fedgrid.engine.federation.training.layers import reset_norms, smallest_batch
+from fedgrid.engine.federation.training.confusion import compute_scores as confusion_scores
+from fedgrid.engine.federation.training.layers import find_smallest_batch, reset_norms
 
 
 class PixelLogits(nn.Module):
@@ -23,7 +23,7 @@ class PixelLogits(nn.Module):
 def test_counts_and_loss_of_two_images_by_hand():
     """Pixels 255, 0, 0 are logits 1, 0, 0: cross-entropy log(e + 2) - 1 of class 0, log(e + 2) of class 2."""
     images = torch.tensor([[[[255, 0, 0]]], [[[255, 0, 0]]]], dtype=torch.uint8)
-    counts = evaluation.test(PixelLogits(), images, torch.tensor([0, 2]), 3, 1)
+    counts = evaluation.evaluate_model(PixelLogits(), images, torch.tensor([0, 2]), 3, 1)
     assert counts.confusion.tolist() == [[1, 0, 0], [0, 0, 0], [1, 0, 0]]
     assert counts.loss_sum == pytest.approx(2 * log(np.e + 2) - 1)
 
@@ -31,15 +31,18 @@ def test_counts_and_loss_of_two_images_by_hand():
 def test_r2_of_numbers_by_hand_also_in_parts():
     """Answers 1, 2, 3, 5 to 1, 2, 3, 4: one squared error of 1; squares about their mean 2.5 are 5."""
     answers, numbers = torch.tensor([[1.0], [2], [3], [5]]), torch.tensor([1.0, 2, 3, 4])
-    parts = [evaluation.test(nn.Identity(), answers[i], numbers[i], 1, 4) for i in (slice(3), slice(3, 4))]
-    whole = evaluation.test(nn.Identity(), answers, numbers, 1, 4)
+    parts = [
+        evaluation.evaluate_model(nn.Identity(), answers[i], numbers[i], 1, 4)
+        for i in (slice(3), slice(3, 4))
+    ]
+    whole = evaluation.evaluate_model(nn.Identity(), answers, numbers, 1, 4)
     for scores in confusion_scores([whole, parts[0] + parts[1]]):
         assert (scores["loss"], scores["r2"], scores["accuracy"]) == (
             pytest.approx(0.25),
             pytest.approx(0.8),
             None,
         )
-    [of_equal] = confusion_scores([evaluation.test(nn.Identity(), answers[3:], numbers[3:], 1, 4)])
+    [of_equal] = confusion_scores([evaluation.evaluate_model(nn.Identity(), answers[3:], numbers[3:], 1, 4)])
     assert isnan(of_equal["r2"])
 
 
@@ -49,7 +52,7 @@ def test_a_model_of_nans_has_a_nan_loss_and_raises_nothing():
             return images.flatten(1) * float("nan")
 
     images, labels = torch.zeros(2, 1, 1, 3, dtype=torch.uint8), torch.tensor([0, 1])
-    counts = evaluation.test(Nans(), images, labels, 3, 2)
+    counts = evaluation.evaluate_model(Nans(), images, labels, 3, 2)
     assert isnan(counts.loss_sum)
     assert counts.confusion.sum() == 2
 
@@ -58,7 +61,7 @@ def test_no_images_give_empty_counts_and_nan_scores_in_silence():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         images, labels = torch.zeros(0, 1, 1, 3, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64)
-        counts = evaluation.test(PixelLogits(), images, labels, 3, 2)
+        counts = evaluation.evaluate_model(PixelLogits(), images, labels, 3, 2)
         [scores] = confusion_scores([counts])
     assert not counts.confusion.any()
     assert counts.loss_sum == 0
@@ -89,7 +92,7 @@ def test_scripted_module_is_set_to_a_mode_and_its_norms_are_reset():
     assert [buffer.tolist() for buffer in model.buffers()] == [[pytest.approx(0.1)], [pytest.approx(0.9)], 1]
     reset_norms(model)
     assert [buffer.tolist() for buffer in model.buffers()] == [[0], [1], 0]
-    assert smallest_batch(model, 4) == 2
+    assert find_smallest_batch(model, 4) == 2
 
 
 def test_one_prediction_outside_the_own_classes_halves_f1_over_the_union_only():

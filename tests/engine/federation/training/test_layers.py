@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedgrid.engine.federation.seeds import global_states
-from fedgrid.engine.federation.training.layers import draws
+from fedgrid.engine.federation.seeds import read_global_states
+from fedgrid.engine.federation.training.layers import draws_random_numbers
 from fedgrid.engine.runtime.plugins import active
 from tests.engine.federation.clients.test_worker import CLIENTS, comparable, host, initial, task
 from tests.helpers import module_zoo
@@ -17,9 +17,9 @@ NAMES = ["dropout-layer", "dropout-function"]
 @pytest.fixture(autouse=True)
 def models(tmp_path):
     (tmp_path / "own.py").write_text(DROPOUT)
-    active.use([tmp_path / "own.py"])
+    active.use_plugins([tmp_path / "own.py"])
     yield
-    active.use()
+    active.use_plugins()
 
 
 def updates(worker, model, clients, round_index=0):
@@ -55,16 +55,16 @@ def test_each_round_draws_its_own(model):
 
 def test_generators_of_the_process_are_left_as_they_were():
     torch.manual_seed(3)
-    before = global_states()
+    before = read_global_states()
     for model in ("digitnet", *NAMES):
         updates(host(model=model, stacked=2), model, range(2))
         updates(host(model=model), model, range(2))
-    assert global_states() == before
+    assert read_global_states() == before
 
 
 @pytest.mark.parametrize("name", ["dropout", "dropout-by-numpy", "layer-drop"])
 def test_model_draws_from_any_generator(name):
     """Clients of such a model are not stacked, where all would draw alike."""
     make = module_zoo.TRAINS[name]
-    assert draws(make(), torch.ones(2, 1, 8, 8))
-    assert not draws(module_zoo.TRAINS["layer-norm"](), torch.ones(2, 1, 8, 8))
+    assert draws_random_numbers(make(), torch.ones(2, 1, 8, 8))
+    assert not draws_random_numbers(module_zoo.TRAINS["layer-norm"](), torch.ones(2, 1, 8, 8))

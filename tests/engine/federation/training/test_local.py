@@ -9,7 +9,7 @@ from torch.nn import functional
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
-from fedgrid.engine.federation.training.local import train
+from fedgrid.engine.federation.training.local import train_client
 from fedgrid.engine.federation.training.settings import Training
 
 
@@ -34,7 +34,7 @@ def convolutional(batch_norm=False):
 
 def start_of(module):
     """Return weights of about the usual size, and what a fresh BatchNorm has for buffers."""
-    layout = flat_vectors.layout_of(module)
+    layout = flat_vectors.read_layout(module)
     rng = np.random.default_rng(3)
     start = rng.uniform(-0.3, 0.3, layout.size).astype(np.float32)
     for name, where, _ in layout.slices():
@@ -70,7 +70,7 @@ def test_one_step_of_a_linear_model_by_hand():
     """
     flat = FlatModule(nn.Sequential(nn.Flatten(), nn.Linear(2, 2)))
     images = torch.tensor([[[[255, 0]]]], dtype=torch.uint8)
-    result = train(
+    result = train_client(
         flat, np.zeros(6, np.float32), images, torch.tensor([0]), training(learning_rate=1.0), seeded()
     )
     assert result.model.tolist() == [0.5, 0, -0.5, 0, 0.5, -0.5]
@@ -103,9 +103,11 @@ def test_training_is_a_plain_loop_with_torchs_optimizer(settings, optimizer):
     module = convolutional(batch_norm=True)
     start = start_of(module)
     settings = training(local_epochs=2, batch_size=4, **settings)
-    result = train(FlatModule(convolutional(batch_norm=True)), start, images, labels, settings, seeded())
+    result = train_client(
+        FlatModule(convolutional(batch_norm=True)), start, images, labels, settings, seeded()
+    )
 
-    flat_vectors.write(module, start)
+    flat_vectors.write_vector(module, start)
     plain, rng, losses, hits = optimizer(module.parameters()), seeded(), [], []
     for _ in range(2):
         order = torch.from_numpy(rng.permutation(9))
@@ -129,8 +131,8 @@ def test_local_steps_go_on_over_the_epochs_orders():
     images, labels = data(5)
     flat, start = FlatModule(convolutional()), start_of(convolutional())
     of_epochs, of_steps = training(local_epochs=2), training(local_steps=5)
-    cut = train(flat, start, images, labels, of_epochs, seeded(), max_steps=5)
-    result = train(flat, start, images, labels, of_steps, seeded())
+    cut = train_client(flat, start, images, labels, of_epochs, seeded(), max_steps=5)
+    result = train_client(flat, start, images, labels, of_steps, seeded())
     assert (result.steps, len(result.losses)) == (5, 1)
     assert result.model.tobytes() == cut.model.tobytes()
 
@@ -139,7 +141,9 @@ def test_an_epoch_shows_each_image_once_in_the_generators_order():
     images = torch.arange(5, dtype=torch.uint8).view(5, 1, 1, 1)
     module = Recorder()
     labels = torch.zeros(5, dtype=torch.int64)
-    train(FlatModule(module), np.zeros(4, np.float32), images, labels, training(local_epochs=2), seeded(4))
+    train_client(
+        FlatModule(module), np.zeros(4, np.float32), images, labels, training(local_epochs=2), seeded(4)
+    )
     rng = seeded(4)
     first, second = rng.permutation(5).tolist(), rng.permutation(5).tolist()
     assert module.batches == [
@@ -156,7 +160,7 @@ def test_an_epoch_shows_each_image_once_in_the_generators_order():
 def test_with_batch_norm_a_last_batch_of_one_is_left_out_and_batches_are_counted(num_images, sizes):
     images, labels = data(num_images, (1, 1, 1), 2)
     module = Recorder(batch_norm=True)
-    result = train(FlatModule(module), start_of(module), images, labels, training(), seeded())
+    result = train_client(FlatModule(module), start_of(module), images, labels, training(), seeded())
     assert [len(batch) for batch in module.batches] == sizes
     assert result.model[-1] == len(sizes)
 
@@ -164,7 +168,7 @@ def test_with_batch_norm_a_last_batch_of_one_is_left_out_and_batches_are_counted
 def test_batches_of_one_image_are_refused_with_batch_norm():
     module = convolutional(batch_norm=True)
     with pytest.raises(ConfigError, match="training.batch_size=1 does not work with a model that has Batch"):
-        train(FlatModule(module), start_of(module), *data(3), training(batch_size=1), seeded())
+        train_client(FlatModule(module), start_of(module), *data(3), training(batch_size=1), seeded())
 
 
 @pytest.mark.parametrize("settings", [{"momentum": 0.9}, {"optimizer": "adam"}])
@@ -172,10 +176,12 @@ def test_a_kept_memory_makes_two_rounds_one_uninterrupted_training(settings):
     flat = FlatModule(convolutional())
     start, (images, labels) = start_of(flat.module), data(7)
     settings = training(keep_optimizer_state=True, **settings)
-    whole = train(flat, start, images, labels, settings.model_copy(update={"local_epochs": 2}), seeded())
+    whole = train_client(
+        flat, start, images, labels, settings.model_copy(update={"local_epochs": 2}), seeded()
+    )
     rng = seeded()
-    first = train(flat, start, images, labels, settings, rng)
-    second = train(flat, first.model, images, labels, settings, rng, first.memory)
+    first = train_client(flat, start, images, labels, settings, rng)
+    second = train_client(flat, first.model, images, labels, settings, rng, first.memory)
     assert second.model.tobytes() == whole.model.tobytes()
     assert list(second.memory) == list(whole.memory) == ["optimizer"]
     assert second.memory["optimizer"].tobytes() == whole.memory["optimizer"].tobytes()
@@ -188,10 +194,10 @@ def test_a_kept_memory_makes_two_rounds_one_uninterrupted_training(settings):
 )
 def test_a_memory_has_one_entry_for_each_moment_and_the_step_count(settings, entries):
     flat = FlatModule(convolutional())
-    kept = train(
+    kept = train_client(
         flat, start_of(flat.module), *data(5), training(keep_optimizer_state=True, **settings), seeded()
     )
-    dropped = train(flat, start_of(flat.module), *data(5), training(**settings), seeded())
+    dropped = train_client(flat, start_of(flat.module), *data(5), training(**settings), seeded())
     assert dropped.memory == {}
     expected = {} if entries is None else {"optimizer": (entries,)}
     assert {name: array.shape for name, array in kept.memory.items()} == expected

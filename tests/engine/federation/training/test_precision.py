@@ -9,10 +9,10 @@ from fedgrid.algorithms.averaging.fednova import NormalisedRule
 from fedgrid.algorithms.averaging.fedprox import ProximalRule
 from fedgrid.algorithms.averaging.scaffold import VARIATE, ScaffoldRule
 from fedgrid.algorithms.personalised.per_fedavg import MetaRule
-from fedgrid.engine.federation.models.flat_vectors import FlatModule, initialise
+from fedgrid.engine.federation.models.flat_vectors import FlatModule, initialise_layers
 from fedgrid.engine.federation.models.normalisation import MixedPrecision, Normalised
 from fedgrid.engine.federation.training import evaluation
-from fedgrid.engine.federation.training.local import train
+from fedgrid.engine.federation.training.local import train_client
 from fedgrid.engine.federation.training.settings import LocalTraining
 from tests.helpers.small_runs import ArithmeticPool, config, play, warnings
 
@@ -29,7 +29,7 @@ def one_step(learning_rate, weight):
     """Return a linear model's state after a step from equal weights, and the loss."""
     flat = FlatModule(MixedPrecision(nn.Sequential(nn.Flatten(), nn.Linear(2, 2)), "cpu"))
     start, options = np.full(6, weight, np.float32), settings(learning_rate=learning_rate)
-    result = train(flat, start, ONE_PIXEL, torch.tensor([0]), options, np.random.default_rng(0))
+    result = train_client(flat, start, ONE_PIXEL, torch.tensor([0]), options, np.random.default_rng(0))
     return result.model.tolist(), result.losses
 
 
@@ -66,7 +66,7 @@ def convolutional(precision):
     """With BatchNorm, behind normalised pixels."""
     layers = [nn.Conv2d(2, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(128, 3)]
     module = nn.Sequential(*layers)
-    initialise(module, torch.Generator().manual_seed(0))
+    initialise_layers(module, torch.Generator().manual_seed(0))
     module = Normalised(module, [0.5, 0.5], [0.3, 0.3], "cpu")
     return FlatModule(MixedPrecision(module, "cpu") if precision == "bfloat16" else module)
 
@@ -83,10 +83,10 @@ def images_of_three_classes(num_images=48):
 def convolve(precision, rule=None, payload=None, **changes):
     """Return (update, result) of training."""
     flat = convolutional(precision)
-    start = flat.read()
+    start = flat.read_vector()
     rules = {} if rule is None else {"rule": rule, "payload": payload or {}}
     options = settings(precision=precision, batch_size=16, **changes)
-    result = train(flat, start, *images_of_three_classes(), options, np.random.default_rng(1), **rules)
+    result = train_client(flat, start, *images_of_three_classes(), options, np.random.default_rng(1), **rules)
     return result.model - start, result
 
 
@@ -115,17 +115,17 @@ def test_every_local_rule_takes_nearly_the_path_of_float32(rule):
 def test_tests_and_predictions_are_in_the_models_precision_with_sums_in_float64():
     images, labels = images_of_three_classes()
     flat = convolutional("bfloat16")
-    vector = flat.read()
-    counts = evaluation.test(flat.module, images, labels, 3, 16)
+    vector = flat.read_vector()
+    counts = evaluation.evaluate_model(flat.module, images, labels, 3, 16)
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-        logits = flat.module.module(evaluation.to_inputs(images))
+        logits = flat.module.module(evaluation.convert_to_inputs(images))
     assert logits.dtype == torch.bfloat16
     expected = nn.functional.cross_entropy(logits.double(), labels, reduction="sum")
     assert counts.loss_sum == pytest.approx(float(expected), rel=1e-3)
-    probabilities = evaluation.predict(flat.module, evaluation.to_inputs(images))
+    probabilities = evaluation.predict_probabilities(flat.module, evaluation.convert_to_inputs(images))
     assert probabilities.dtype == np.float32
     assert probabilities.sum(axis=1) == pytest.approx(np.ones(len(labels)), abs=1e-6)
-    assert flat.read().tobytes() == vector.tobytes()
+    assert flat.read_vector().tobytes() == vector.tobytes()
 
 
 class OldProcessors(ArithmeticPool):

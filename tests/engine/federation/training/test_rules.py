@@ -11,7 +11,7 @@ from torch import nn
 from fedgrid.algorithms.contract.local_rule import PLAIN, Finished, LocalRule, LocalSteps
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
-from fedgrid.engine.federation.training.local import LocalResult, check_finished, train
+from fedgrid.engine.federation.training.local import LocalResult, check_finished, train_client
 from fedgrid.engine.federation.training.settings import LocalTraining
 
 ONE_PIXEL = torch.tensor([[[[255, 0]]]], dtype=torch.uint8)
@@ -34,7 +34,7 @@ def one_step(rule, start=(0,) * 6, memory=None, payload=None, flat=None, **chang
     """Return the result of one step on `ONE_PIXEL` with the linear model."""
     first = flat or linear(), np.array(start, np.float32), ONE_PIXEL, torch.tensor([0])
     inputs = *first, settings(**changes), np.random.default_rng(0)
-    return train(*inputs, memory or {}, rule=rule, payload=payload or {})
+    return train_client(*inputs, memory or {}, rule=rule, payload=payload or {})
 
 
 def convolutional():
@@ -52,7 +52,7 @@ def convolve(rule, num_images=9, memory=None, start=None, reference=None, max_st
     module = convolutional()
     start = flat_vectors.read_vector(module) if start is None else start
     options = settings(**{"learning_rate": 0.1, "batch_size": 4, **changes})
-    result = train(
+    result = train_client(
         FlatModule(module),
         start,
         images,

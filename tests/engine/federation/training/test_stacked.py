@@ -9,9 +9,9 @@ from torch import nn
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models import flat_vectors
-from fedgrid.engine.federation.models.flat_vectors import FlatModule, initialise
+from fedgrid.engine.federation.models.flat_vectors import FlatModule, initialise_layers
 from fedgrid.engine.federation.models.normalisation import MixedPrecision
-from fedgrid.engine.federation.training.local import train
+from fedgrid.engine.federation.training.local import train_client
 from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.federation.training.stacked import Member, Stack, train_together
 from tests.helpers.small_runs import config, count_trained, find_differing, play
@@ -42,7 +42,7 @@ def network(kind="plain"):
         nn.Flatten(),
         nn.Linear(16, CLASSES),
     )
-    initialise(module, torch.Generator().manual_seed(5))
+    initialise_layers(module, torch.Generator().manual_seed(5))
     return module
 
 
@@ -63,7 +63,7 @@ def members(kind="plain", memories=None, sizes=SIZES):
 def one_by_one(module, those, training):
     flat = FlatModule(module)
     return {
-        slot: train(flat, each.start, each.images, each.labels, training, each.rng, each.memory)
+        slot: train_client(flat, each.start, each.images, each.labels, training, each.rng, each.memory)
         for slot, each in those.items()
     }
 
@@ -113,7 +113,7 @@ def test_numbers_to_predict_train_as_one_by_one():
     def predicting():
         module = network()
         module[-1] = nn.Linear(16, 1)
-        initialise(module, torch.Generator().manual_seed(5))
+        initialise_layers(module, torch.Generator().manual_seed(5))
         return module
 
     def those():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.federation.uplink.ledger import epsilon
+from fedgrid.engine.federation.uplink.ledger import compute_epsilon
 from fedgrid.engine.federation.uplink.privacy import CentralNoise
 from tests.helpers.small_cases import build_updates
 from tests.helpers.small_runs import (
@@ -28,7 +28,7 @@ ALL_STEPS = [*NOISY, {"topk": 0.1}, {"quantise": 4}]
 class TestCentralNoise:
     def noisy(self, multiplier=0.5, clip=2.0, size=40_000, shares=None, group=(0, 1, 2, 3), round_index=0):
         noise = CentralNoise(multiplier, clip, 0, round_index)
-        return noise(np.zeros(size, np.float32), group, shares, "update"), noise.spent()
+        return noise(np.zeros(size, np.float32), group, shares, "update"), noise.compute_distances()
 
     def test_of_a_mean_is_the_multiplier_times_the_clip_over_the_number_of_clients(self):
         """0.5 x 2 / 4; four standard errors of the deviation of 40,000 draws."""
@@ -46,9 +46,9 @@ class TestCentralNoise:
         noise, zero = CentralNoise(1.0, 1.0, 0, 0), np.zeros(3, np.float32)
         first, again = noise(zero, (0, 1), None, "update"), noise(zero, (0, 1), None, "update")
         assert first.tolist() == again.tolist()
-        assert noise.spent() == {0: 1.0, 1: 1.0}
+        assert noise.compute_distances() == {0: 1.0, 1: 1.0}
         noise(zero, (1, 2), None, "update")
-        assert noise.spent() == {0: 1.0, 1: pytest.approx(np.sqrt(2)), 2: 1.0}
+        assert noise.compute_distances() == {0: 1.0, 1: pytest.approx(np.sqrt(2)), 2: 1.0}
 
     def test_draws_by_group_and_round(self):
         draws = {
@@ -64,7 +64,7 @@ class TestCentralNoise:
         whole, part = updates.mean(), updates.select([0, 1]).mean()
         assert whole != pytest.approx([3, 0])
         assert part != pytest.approx([2, 0])
-        assert set(noise.spent()) == {0, 1, 2}
+        assert set(noise.compute_distances()) == {0, 1, 2}
         assert updates.norms_K.tolist() == [1, 3, 5], "what the trusted server compares"
 
     def test_refuses_what_no_clip_bounds(self):
@@ -90,9 +90,9 @@ class TestRuns:
             sum(row["part"] == "trained" for row in parts if row["client"] == client) for client in range(6)
         ]
         assert len(set(sent)) > 1, "else it says nothing on sampling"
-        expected = [epsilon(times / 0.1**2, 1e-5) for times in sent]
+        expected = [compute_epsilon(times / 0.1**2, 1e-5) for times in sent]
         assert [found for (found,) in last(run, tmp_path, "epsilon")] == pytest.approx(expected)
-        together = epsilon(sum(sent) / 0.1**2, 1e-5)
+        together = compute_epsilon(sum(sent) / 0.1**2, 1e-5)
         assert last(run, tmp_path, "cluster_epsilon") == [pytest.approx((together,))] * 6
         assert rows(run, tmp_path, "rounds")[-1]["epsilon"] == pytest.approx(max(expected))
 
@@ -112,7 +112,7 @@ class TestRuns:
 
     def test_a_client_with_a_spent_budget_sends_nothing_and_a_newcomer_goes_on(self, tmp_path):
         """Two rounds are within the budget, three are not; client 5 joins in the second one."""
-        limit = (epsilon(2 / 0.1**2, 1e-5) + epsilon(3 / 0.1**2, 1e-5)) / 2
+        limit = (compute_epsilon(2 / 0.1**2, 1e-5) + compute_epsilon(3 / 0.1**2, 1e-5)) / 2
         run = config(
             "fedavg", uplink=NOISY, privacy={"epsilon": limit}, joins={5: 2}, evaluation={"every": 3}
         )
@@ -123,7 +123,7 @@ class TestRuns:
         assert [parts[number, 5] for number in (1, 2, 3)] == ["not joined", "trained", "trained"]
         of_rounds = rows(run, tmp_path, "rounds")
         assert of_rounds[2]["bytes_up"] * 6 == of_rounds[1]["bytes_up"]
-        assert last(run, tmp_path, "epsilon") == [pytest.approx((epsilon(2 / 0.1**2, 1e-5),))] * 6
+        assert last(run, tmp_path, "epsilon") == [pytest.approx((compute_epsilon(2 / 0.1**2, 1e-5),))] * 6
         line, *_ = [line for line in log(run, tmp_path) if "budget" in line]
         assert line.endswith(
             "5 of the 6 clients asked have spent their budget of epsilon "
@@ -152,7 +152,7 @@ class TestRuns:
         run = config({"name": "embeddings", **settings}, uplink=NOISY, training={"rounds": 1})
         play(run, tmp_path, cache=None)
         spent = 1 / 0.1**2 + 1 / 0.5**2 + 2 / 0.25**2
-        assert last(run, tmp_path, "epsilon") == [pytest.approx((epsilon(spent, 1e-5),))] * 6
+        assert last(run, tmp_path, "epsilon") == [pytest.approx((compute_epsilon(spent, 1e-5),))] * 6
 
     def test_noise_at_the_server_leaves_what_it_clusters_and_changes_its_models(self, tmp_path):
         central = {**CENTRAL, "privacy": {"central_noise": 0.1}}
@@ -162,7 +162,7 @@ class TestRuns:
         assert last(noisy, tmp_path, "cluster") == last(plain, tmp_path, "cluster")
         assert last(noisy, tmp_path, "personalised_loss") != last(plain, tmp_path, "personalised_loss")
         spent = 3 / 0.1**2, 3 * (2 / 0.1) ** 2  # Three rounds; of two members a cluster.
-        expected = pytest.approx([epsilon(each, 1e-5) for each in spent])
+        expected = pytest.approx([compute_epsilon(each, 1e-5) for each in spent])
         assert [list(found) for found in last(noisy, tmp_path, "epsilon", "cluster_epsilon")] == [
             expected
         ] * 6
@@ -181,5 +181,5 @@ def test_algorithms_take_every_step(name, tmp_path):
     run = build_early_run(name, uplink=ALL_STEPS, training=training, evaluation={"every": 9})
     play(run, tmp_path, cache=None)
     releases = {"scaffold": 4, "solo": 0}.get(name, 2)
-    expected = inf if name in TELLING else epsilon(releases / 0.1**2, 1e-5)
+    expected = inf if name in TELLING else compute_epsilon(releases / 0.1**2, 1e-5)
     assert last(run, tmp_path, "epsilon") == [pytest.approx((expected,))] * 6

@@ -9,8 +9,8 @@ from fedgrid.algorithms.averaging.fednova import NORMALISER, NormalisedRule
 from fedgrid.algorithms.averaging.scaffold import CHANGE, ScaffoldRule
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.updates.source import UPDATE
-from fedgrid.engine.federation.seeds import generator
-from fedgrid.engine.federation.uplink.replies import RESIDUAL, residuals, send_reply
+from fedgrid.engine.federation.seeds import make_generator
+from fedgrid.engine.federation.uplink.replies import RESIDUAL, collect_residuals, send_reply
 from fedgrid.engine.federation.uplink.steps import Clip, Noise, Quantise, TopK
 
 SCAFFOLD = ScaffoldRule()
@@ -25,7 +25,7 @@ def reply(trained, uplink=(), rule=PLAIN, outputs=None, memory=None, client=0, r
         memory or {},
         uplink,
         len(trained),
-        lambda purpose: generator(7, purpose, client=client, round_index=round_index),
+        lambda purpose: make_generator(7, purpose, client=client, round_index=round_index),
     )
 
 
@@ -79,8 +79,8 @@ class TestArrays:
         sent, variate = self.sent([TopK(topk=0.5)])
         assert variate.tolist() == [0, 4]
         assert bytes_of(sent) == 2 * (1 + 4)
-        assert set(residuals(sent)) == {RESIDUAL, f"{RESIDUAL}/{CHANGE}"}
-        assert self.sent([TopK(topk=0.5)], memory=residuals(sent))[1].tolist() == [6, 0]
+        assert set(collect_residuals(sent)) == {RESIDUAL, f"{RESIDUAL}/{CHANGE}"}
+        assert self.sent([TopK(topk=0.5)], memory=collect_residuals(sent))[1].tolist() == [6, 0]
 
     def test_that_tell_only_the_number_of_images_pass(self):
         steps = np.array([9], np.float32)

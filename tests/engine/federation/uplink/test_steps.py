@@ -10,11 +10,19 @@ from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import ClientData, Setup, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.inputs import pixels
-from fedgrid.engine.federation.models.flat_vectors import initial_vector
+from fedgrid.engine.federation.inputs import image_inputs
+from fedgrid.engine.federation.models.flat_vectors import draw_initial_vector
 from fedgrid.engine.federation.training.settings import LocalTraining
-from fedgrid.engine.federation.uplink.steps import Clip, Noise, Quantise, TopK, UplinkStep, largest, send
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.federation.uplink.steps import (
+    Clip,
+    Noise,
+    Quantise,
+    TopK,
+    UplinkStep,
+    find_largest_places,
+    send_update,
+)
+from fedgrid.engine.runtime.configuration.complete import complete_config
 
 NOWHERE = Path("no-data-needed")
 
@@ -26,7 +34,7 @@ def vector(*entries):
 
 
 def sent(update, *uplink, num_parameters=2):
-    return send(update, uplink, num_parameters, np.random.default_rng(0))
+    return send_update(update, uplink, num_parameters, np.random.default_rng(0))
 
 
 class TestClip:
@@ -81,7 +89,7 @@ class TestNoise:
 def top(update, share, residual=None, num_parameters=None):
     size = len(update) if num_parameters is None else num_parameters
     rng = np.random.default_rng(0)
-    return send(
+    return send_update(
         vector(*update), [TopK(topk=share)], size, rng, None if residual is None else vector(*residual)
     )
 
@@ -100,7 +108,7 @@ class TestTopK:
         assert found.residual.tolist() == [0, 0, 2, 1]
 
     def test_of_equal_ones_the_first_are_sent(self):
-        assert largest(vector(1, -2, 2, 2, 1), 2).tolist() == [1, 2]
+        assert find_largest_places(vector(1, -2, 2, 2, 1), 2).tolist() == [1, 2]
 
     def test_buffers_are_sent_whole(self):
         found = top((1, -4, 7), 0.5, num_parameters=2)
@@ -175,7 +183,7 @@ def trained(uplink, clients=(0,), round_index=0):
     parts = dict.fromkeys(clients, slice(0, 9))
     worker = ClientWorker(Setup("digitnet", 3, local, 11, data, images, parts, uplink=tuple(uplink)))
     tasks = [TrainTask(Order(client, (0,)), round_index, True, local_server=True) for client in clients]
-    return worker.train(tasks, [initial_vector("digitnet", pixels(1, 8, 8), 3, 11)], {})
+    return worker.train(tasks, [draw_initial_vector("digitnet", image_inputs(1, 8, 8), 3, 11)], {})
 
 
 class TestReports:
@@ -204,7 +212,7 @@ class TestReports:
 
 class TestConfig:
     def run(self, **given):
-        return complete({"clients": 6, **given}, NOWHERE)
+        return complete_config({"clients": 6, **given}, NOWHERE)
 
     def test_a_transform_is_another_run(self):
         plain, clipped, tighter = (

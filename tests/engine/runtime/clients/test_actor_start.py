@@ -6,9 +6,9 @@ import pytest
 import torch
 from ray.exceptions import ActorDiedError
 
-from fedgrid.engine.federation.errors import FinalError, RunError, is_final, of_client
+from fedgrid.engine.federation.errors import FinalError, RunError, client_error_context, is_final
 from fedgrid.engine.runtime.clients import ray_pool
-from fedgrid.engine.runtime.clients.actor import Client, death_of
+from fedgrid.engine.runtime.clients.actor import Client, explain_death
 from fedgrid.engine.runtime.clients.gpu_errors import name_share
 from fedgrid.engine.runtime.clients.placement import Placement
 from fedgrid.engine.runtime.clients.ray_pool import RayPool
@@ -39,7 +39,7 @@ def failed_start(cause):
 
 def test_old_driver_is_named_and_is_final():
     with pytest.raises(FinalError, match="driver on your system is too old .found version 11040.$") as raised:
-        death_of(failed_start(OLD_DRIVER))
+        explain_death(failed_start(OLD_DRIVER))
     assert is_final(raised.value)
 
 
@@ -48,7 +48,7 @@ def test_old_driver_is_named_and_is_final():
 )
 def test_gpu_that_others_use_is_named_and_the_run_may_be_retried(cause):
     with pytest.raises(RunError, match="(out of memory|busy or unavailable); .*nvidia-smi") as raised:
-        death_of(failed_start(cause))
+        explain_death(failed_start(cause))
     assert not is_final(raised.value)
     assert "DSA" not in str(raised.value)
 
@@ -60,7 +60,7 @@ def test_death_of_a_process_says_how_it_ended():
         "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit "
         "detail: killed. Some common causes include: (1) the OOM killer"
     )
-    assert death_of(error) == (
+    assert explain_death(error) == (
         "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit "
         "detail: killed."
     )
@@ -73,10 +73,10 @@ def test_actor_that_cannot_start_is_not_started_again(monkeypatch):
         raise failed_start(OLD_DRIVER)
 
     monkeypatch.setattr(ray_pool, "ray", SimpleNamespace(get=get, kill=started.append))
-    monkeypatch.setattr(RayPool, "_start", lambda self, index: started.append(index))
+    monkeypatch.setattr(RayPool, "_start_actor", lambda self, index: started.append(index))
     pool = RayPool(None, Placement(2, 1.0, 0.5))
     with pytest.raises(FinalError, match="driver on your system is too old"):
-        pool._each(range(2), lambda index: [index], "machine", "before round 1")
+        pool._call_actors(range(2), lambda index: [index], "machine", "before round 1")
     assert started == [0, 1]
 
 
@@ -88,7 +88,7 @@ def test_actor_whose_gpu_is_not_there_shows_torchs_own_cause(ray_session, monkey
         hidden = {"env_vars": {"CUDA_VISIBLE_DEVICES": ""}}
         return Client.options(num_cpus=0.1, runtime_env=hidden).remote(0.5, "Client actor 1 of 1")
 
-    monkeypatch.setattr(RayPool, "_start", start)
+    monkeypatch.setattr(RayPool, "_start_actor", start)
     with start_client_actors(1) as pool, pytest.raises(FinalError, match="did not start: .*(CUDA|NVIDIA)"):
         pool.machines()
 
@@ -98,7 +98,7 @@ def test_actor_whose_gpu_is_not_there_shows_torchs_own_cause(ray_session, monkey
 )
 def test_memory_that_runs_out_names_the_setting_that_gives_more(share, step):
     line = "^client 3, round 1: OutOfMemoryError: CUDA out of memory; "
-    with pytest.raises(RunError, match=line) as caught, name_share(share), of_client(3, 0):
+    with pytest.raises(RunError, match=line) as caught, name_share(share), client_error_context(3, 0):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
     assert step in str(caught.value)
     assert not is_final(caught.value)

@@ -9,17 +9,22 @@ from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients import ray_pool
 from fedgrid.engine.runtime.clients.placement import Placement
 from fedgrid.engine.runtime.clients.ray_pool import RayPool
-from fedgrid.engine.runtime.storage.clock import FIRST, LEAST, MAX_DEATHS, Deadlines
+from fedgrid.engine.runtime.storage.clock import (
+    FIRST_ANSWER_SECONDS,
+    LEAST_ANSWER_SECONDS,
+    MAX_DEATHS,
+    Deadlines,
+)
 from tests.helpers.time import FakeTime
 
 
 def test_first_task_has_hours_and_later_ones_twenty_times_the_slowest():
     deadlines = Deadlines(FakeTime().clock.now)
-    assert deadlines.of("train") == FIRST == 6 * 3600
-    for seconds, limit in ((1, LEAST), (90, 1800), (600, 12_000), (60, 12_000)):
-        deadlines.note("train", seconds)
-        assert deadlines.of("train") == limit
-    assert deadlines.of("evaluate") == FIRST
+    assert deadlines.find_deadline("train") == FIRST_ANSWER_SECONDS == 6 * 3600
+    for seconds, limit in ((1, LEAST_ANSWER_SECONDS), (90, 1800), (600, 12_000), (60, 12_000)):
+        deadlines.record_duration("train", seconds)
+        assert deadlines.find_deadline("train") == limit
+    assert deadlines.find_deadline("evaluate") == FIRST_ANSWER_SECONDS
 
 
 @pytest.fixture
@@ -41,8 +46,8 @@ def pool(monkeypatch):
     stub = SimpleNamespace(get=get, kill=lambda actor: killed.append(actor))
     killed = []
     monkeypatch.setattr(ray_pool, "ray", stub)
-    monkeypatch.setattr(RayPool, "_start", start)
-    monkeypatch.setattr(RayPool, "_prepare", lambda self, index: [("prepare", 0)])
+    monkeypatch.setattr(RayPool, "_start_actor", start)
+    monkeypatch.setattr(RayPool, "_prepare_actor", lambda self, index: [("prepare", 0)])
     monkeypatch.setattr(RayPool, "_check_machine", lambda self, index, hosted, when: None)
     pool = RayPool(None, Placement(2, 1.0, 0.0))
     pool._deadlines = Deadlines(time.clock.now)
@@ -61,7 +66,9 @@ def test_actor_that_hangs_is_replaced_and_asked_again(pool):
 
 
 def test_slow_actor_is_waited_for(pool):
-    found = pool._each(range(2), lambda index: [(pool._actors[index], FIRST / 2)], "train", "round 1")
+    found = pool._each(
+        range(2), lambda index: [(pool._actors[index], FIRST_ANSWER_SECONDS / 2)], "train", "round 1"
+    )
     assert sorted(found) == [0, 1]
     assert pool.killed == []
 
@@ -71,5 +78,9 @@ def test_actor_that_always_hangs_ends_the_run_with_its_clients_and_the_deadline(
     with pytest.raises(RunError) as error:
         pool._each([1], lambda index: [(pool._actors[index], float("inf"))], "train", "round 4")
     assert len(pool.killed) == MAX_DEATHS - 1 == 2
-    for part in ("clients 1, 2, round 4", f"{MAX_DEATHS} times", f"no answer within {LEAST:.0f} s"):
+    for part in (
+        "clients 1, 2, round 4",
+        f"{MAX_DEATHS} times",
+        f"no answer within {LEAST_ANSWER_SECONDS:.0f} s",
+    ):
         assert part in str(error.value)

@@ -24,7 +24,7 @@ def pool_on(monkeypatch):
             machine = next(remaining)
             return SimpleNamespace(machine=SimpleNamespace(remote=lambda: machine))
 
-        monkeypatch.setattr(RayPool, "_start", start)
+        monkeypatch.setattr(RayPool, "_start_actor", start)
         stub = SimpleNamespace(
             get=lambda given, timeout: list(given) if isinstance(given, list) else given,
             kill=lambda actor: None,

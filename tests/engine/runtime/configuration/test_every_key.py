@@ -18,21 +18,21 @@ from pydantic import ValidationError
 from fedgrid.algorithms.averaging.fedopt import FedOptSettings
 from fedgrid.algorithms.clustered.before_training.class_means import VECTOR
 from fedgrid.algorithms.clustering.clusterers import CLUSTERERS
-from fedgrid.algorithms.clustering.measures import temperature
-from fedgrid.algorithms.clustering.pooled import CosineSettings
+from fedgrid.algorithms.clustering.measures import compute_temperature
+from fedgrid.algorithms.clustering.pooled_cosines import CosineSettings
 from fedgrid.algorithms.contract.base import Settings
 from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
-from fedgrid.algorithms.contract.section import Section, idle_keys
-from fedgrid.algorithms.registry import ALGORITHMS, create
+from fedgrid.algorithms.contract.section import Section, find_idle_keys
+from fedgrid.algorithms.registry import ALGORITHMS, create_algorithm
 from fedgrid.engine.federation.dealing import kinds
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.training.settings import LocalTraining, Schedule
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.configuration.idle_settings import check_keys
-from fedgrid.engine.runtime.data.datasets import find
-from fedgrid.engine.runtime.data.partition_files import facts_of
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.data.datasets import find_dataset
+from fedgrid.engine.runtime.data.partition_files import add_partition_facts
+from fedgrid.engine.runtime.run.prepare import prepare_setup
 from tests.algorithms.test_contract import ACTING
 from tests.helpers.small_cases import Federation, build_layout, build_orders, build_replies, rng
 from tests.helpers.small_runs import NOWHERE, digits_of_two_writers, play, read_contents
@@ -107,16 +107,18 @@ def test_every_key_of_a_split(kind, files):
 
     def dealt(**changes):
         """Return what clients and server hold; raises ConfigError for what is refused."""
-        config = complete({**run, "split": {**base, **changes}}, NOWHERE)
-        dataset = find(config.dataset, NOWHERE)
-        kinds.check(config.split_scenario, facts_of(dataset, config.split), config.split, config.seed)
+        config = complete_config({**run, "split": {**base, **changes}}, NOWHERE)
+        dataset = find_dataset(config.dataset, NOWHERE)
+        kinds.check_split(
+            config.split_scenario, add_partition_facts(dataset, config.split), config.split, config.seed
+        )
         check_keys(config, dataset)
-        setup, truth_K = prepare(config, NOWHERE)
+        setup, truth_K = prepare_setup(config, NOWHERE)
         sets = [images for client in setup.clients for images in (client.train, client.test)]
         sets += [setup.server_set, setup.reference_set]
         return truth_K.tolist(), [None if each is None else digest(each) for each in sets]
 
-    usual, options = dealt(), kinds.kind_of(kind).DEFAULTS
+    usual, options = dealt(), kinds.find_kind(kind).DEFAULTS
     for key, field in Split.model_fields.items():
         default = options.get(key, field.get_default())
         values = lists.get(key, other_values(field, default)) if key != "kind" else []
@@ -148,8 +150,8 @@ def trained(optimizer, momentum, changes):
     training |= {"optimizer": optimizer, "momentum": momentum, **dict(changes)}
     split = {"kind": "iid", "server_images": 20, "quantity": 0.05}
     given = {"clients": 2, "model": "linear", "training": training, "split": split, "algorithm": "fedavg"}
-    config = complete({**given, "evaluation": {"every": 2}}, NOWHERE)
-    check_keys(config, find("digits", NOWHERE))
+    config = complete_config({**given, "evaluation": {"every": 2}}, NOWHERE)
+    check_keys(config, find_dataset("digits", NOWHERE))
     with TemporaryDirectory() as folder:
         return repr(read_contents(play(config, folder, cache=None)))
 
@@ -218,7 +220,7 @@ def decided(algorithm):
         vectors = federation.vectors(number, state, algorithm)
         seen.append(repr([vars(order) for order in build_orders(algorithm, state, vectors, number).values()]))
         view = build_replies(algorithm, state, number, vectors, 4)
-        seen.append(temperature(view.cosine_distances_KK))
+        seen.append(compute_temperature(view.cosine_distances_KK))
         [(state, diagnostics)] = federation.play(algorithm, [number], state)
         served = algorithm.served(state)
         seen += [repr(diagnostics), [model.tobytes() for model in state.models], state.labels_K.tolist()]
@@ -243,8 +245,8 @@ def test_every_key_of_an_algorithm(name):
 
     def changed(**settings):
         """Return what is decided; raises ConfigError for keys that cannot act."""
-        algorithm = create(name, {**acting, **settings})
-        if idle := idle_keys(algorithm.settings, entry):
+        algorithm = create_algorithm(name, {**acting, **settings})
+        if idle := find_idle_keys(algorithm.settings, entry):
             raise ConfigError(str(idle))
         return decided(algorithm)
 
@@ -254,7 +256,7 @@ def test_every_key_of_an_algorithm(name):
         except (ConfigError, ValidationError):
             continue
         for key in [key for key in fields if key not in {*HARD_TO_SEE, *beside, *(common if beside else ())}]:
-            value = getattr(create(name, {**acting, **beside}).settings, key)
+            value = getattr(create_algorithm(name, {**acting, **beside}).settings, key)
             if isinstance(value, Section):
                 continue
             values = LOCAL.get(key, other_values(fields[key], value))

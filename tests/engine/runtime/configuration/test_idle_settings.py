@@ -2,25 +2,25 @@
 
 import pytest
 
-from fedgrid.algorithms.contract.section import first_rounds
+from fedgrid.algorithms.contract.section import find_first_rounds
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.configuration.idle_settings import (
     check_idle,
     check_keys,
-    idle_lines,
-    idle_settings,
+    find_idle_settings,
+    format_idle_lines,
 )
-from fedgrid.engine.runtime.data.datasets import find
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.data.datasets import find_dataset
+from fedgrid.engine.runtime.run.prepare import prepare_setup
 from fedgrid.grids.presets.load import load_grid
 from tests.helpers.small_grid import NOWHERE
 
 
 def run(rounds=None, **algorithm):
     given = {"dataset": "digits", "algorithm": algorithm}
-    return complete(given if rounds is None else {**given, "training": {"rounds": rounds}}, NOWHERE)
+    return complete_config(given if rounds is None else {**given, "training": {"rounds": rounds}}, NOWHERE)
 
 
 @pytest.mark.parametrize("name", ["briggs", "sattler-as-published"])
@@ -35,9 +35,9 @@ def test_what_is_typed_is_taken_and_said():
     sentence = "algorithm briggs: round 21 acts from round 21 on, and the last round is 3"
     for typed in ({"algorithm": {"name": "briggs", "round": 21}}, {"training": {"rounds": 15}}):
         check_idle(run(name="briggs"), {"algorithm": "briggs", **typed})
-    assert idle_settings(run(3, name="briggs")) == {"round": sentence}
-    assert idle_lines([run(3, name="briggs"), run(4, name="fedavg")]) == [f"{sentence} (1 run)"]
-    assert "round 30" in idle_settings(run(name="briggs", round=30))["round"]
+    assert find_idle_settings(run(3, name="briggs")) == {"round": sentence}
+    assert format_idle_lines([run(3, name="briggs"), run(4, name="fedavg")]) == [f"{sentence} (1 run)"]
+    assert "round 30" in find_idle_settings(run(name="briggs", round=30))["round"]
 
 
 LAST_THAT_ACTS = {
@@ -56,13 +56,13 @@ LAST_THAT_ACTS = {
 @pytest.mark.parametrize(("name", "settings"), LAST_THAT_ACTS.items(), ids=LAST_THAT_ACTS)
 def test_a_setting_acts_up_to_the_last_round(name, settings):
     ((key, value),) = settings.items()
-    assert idle_settings(run(5, name=name, **settings)) == {}
-    assert list(idle_settings(run(5, name=name, **{key: value + 1}))) == [key]
+    assert find_idle_settings(run(5, name=name, **settings)) == {}
+    assert list(find_idle_settings(run(5, name=name, **{key: value + 1}))) == [key]
 
 
 def test_algorithms_at_their_defaults_act_within_fifty_rounds():
     for entry in ALGORITHMS.values():
-        acts_from = first_rounds(type(entry.settings), entry.settings.model_dump())
+        acts_from = find_first_rounds(type(entry.settings), entry.settings.model_dump())
         assert all(1 <= first <= 50 for first in acts_from.values())
 
 
@@ -100,13 +100,13 @@ IDLE = [
 def test_a_key_without_effect_is_refused_and_says_with_what_it_acts(given, key, said):
     given = {"algorithm": "fedavg", **given}
     with pytest.raises(ConfigError, match=f"^{key} .*has no effect.*{said}.*; leave it out$") as refused:
-        check_keys(complete(given, NOWHERE), find("digits", NOWHERE))
+        check_keys(complete_config(given, NOWHERE), find_dataset("digits", NOWHERE))
     assert refused.value.key == tuple(key.split("."))
 
 
 def test_a_search_may_set_keys_that_act_beside_other_values():
-    config = complete({"algorithm": {"name": "ifca", "redraws": 3}}, NOWHERE)
-    check_keys(config, find("digits", NOWHERE), searched=["start", "redraws"])
+    config = complete_config({"algorithm": {"name": "ifca", "redraws": 3}}, NOWHERE)
+    check_keys(config, find_dataset("digits", NOWHERE), searched=["start", "redraws"])
 
 
 def test_an_axis_over_a_key_without_effect_is_refused_with_its_line(tmp_path):
@@ -119,7 +119,7 @@ def test_an_axis_over_a_key_without_effect_is_refused_with_its_line(tmp_path):
 
 def test_a_stored_run_with_such_a_key_goes_on():
     """Earlier versions took it: its id stays, and its images are dealt as then."""
-    stored, plain = (complete({"split": split}, NOWHERE) for split in ({"alpha": 0.3}, {}))
+    stored, plain = (complete_config({"split": split}, NOWHERE) for split in ({"alpha": 0.3}, {}))
     assert stored.run_id == "2e42d39885ae"
-    dealt = [prepare(config, NOWHERE)[0].clients for config in (stored, plain)]
+    dealt = [prepare_setup(config, NOWHERE)[0].clients for config in (stored, plain)]
     assert [len(client.train) for client in dealt[0]] == [len(client.train) for client in dealt[1]]

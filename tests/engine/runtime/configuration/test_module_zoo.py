@@ -8,9 +8,9 @@ import torch
 from torch.nn import functional
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.inputs import pixels
-from fedgrid.engine.federation.models.flat_vectors import blank, read_vector, write
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.inputs import image_inputs
+from fedgrid.engine.federation.models.flat_vectors import build_blank, read_vector, write_vector
+from fedgrid.engine.federation.seeds import make_generator
 from fedgrid.engine.runtime.configuration.own_models import check_own_model
 from fedgrid.engine.runtime.plugins import active
 from tests.engine.federation.clients.test_worker import (
@@ -29,9 +29,9 @@ from tests.helpers.module_zoo import REFUSED, TRAINS
 
 @pytest.fixture(scope="module", autouse=True)
 def zoo():
-    active.use([module_zoo.__file__])
+    active.use_plugins([module_zoo.__file__])
     yield
-    active.use()
+    active.use_plugins()
 
 
 def replies(worker, name, clients=range(4)):
@@ -44,9 +44,9 @@ def replies(worker, name, clients=range(4)):
 
 def plain_loop(name, client):
     """Return a client's update after two epochs in batches of four, as torch's own loop makes it."""
-    module, start = blank(name, pixels(*SHAPE), CLASSES, SEED), initial(name)
-    write(module, start)
-    rng = generator(SEED, "batches", client=client, round_index=1)
+    module, start = build_blank(name, image_inputs(*SHAPE), CLASSES, SEED), initial(name)
+    write_vector(module, start)
+    rng = make_generator(SEED, "batches", client=client, round_index=1)
     _, own = rng.spawn(2)
     torch.manual_seed(int(own.integers(2**63)))
     np.random.seed(int(own.integers(2**32)))  # noqa: NPY002
@@ -71,7 +71,7 @@ def plain_loop(name, client):
 @pytest.mark.parametrize("name", TRAINS)
 def test_module_trains_as_in_a_plain_loop_wherever_and_after_whomever(name):
     """The ninth image of a client is a batch of its own, which a model with BatchNorm leaves out."""
-    check_own_model(name, pixels(*SHAPE), CLASSES, (), is_stacked=False)
+    check_own_model(name, image_inputs(*SHAPE), CLASSES, (), is_stacked=False)
     states = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()  # noqa: NPY002
     worker = host(model=name)
     first, again = replies(worker, name), replies(worker, name, (2, 0, 3, 1))
@@ -81,7 +81,7 @@ def test_module_trains_as_in_a_plain_loop_wherever_and_after_whomever(name):
     assert torch.equal(torch.get_rng_state(), states[0])
     assert (np.random.get_state()[1].tolist(), random.getstate()) == states[1:]  # noqa: NPY002
     assert first == again == apart
-    parts = blank(name, pixels(*SHAPE), CLASSES).modules()
+    parts = build_blank(name, image_inputs(*SHAPE), CLASSES).modules()
     has_kernels = any(isinstance(part, torch.nn.Conv2d) for part in parts)
     for client in (0, 1):
         update = np.frombuffer(first[client][2], np.float32)
@@ -92,5 +92,5 @@ def test_module_trains_as_in_a_plain_loop_wherever_and_after_whomever(name):
 @pytest.mark.parametrize("name", REFUSED)
 def test_module_whose_numbers_would_depend_on_who_trained_before_is_refused(name):
     with pytest.raises(ConfigError) as caught:
-        check_own_model(name, pixels(*SHAPE), CLASSES, (), is_stacked=False)
+        check_own_model(name, image_inputs(*SHAPE), CLASSES, (), is_stacked=False)
     assert f"model {name}: {REFUSED[name][1]}" in str(caught.value)

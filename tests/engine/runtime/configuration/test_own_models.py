@@ -10,13 +10,18 @@ from fedgrid.algorithms.averaging.fedopt import FedOpt
 from fedgrid.algorithms.contract.local_method import LOCAL_METHODS, LocalMethod
 from fedgrid.algorithms.contract.local_rule import LocalRule
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.inputs import pixels
-from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector, layout
-from fedgrid.engine.federation.training.local import train
+from fedgrid.engine.federation.inputs import image_inputs
+from fedgrid.engine.federation.models.flat_vectors import (
+    FlatModule,
+    build_blank,
+    build_layout,
+    draw_initial_vector,
+)
+from fedgrid.engine.federation.training.local import train_client
 from fedgrid.engine.federation.training.settings import LocalTraining
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.grids.planning.checks import output_notes
+from fedgrid.grids.planning.checks import find_output_notes
 from tests.helpers.plugin_files import MODEL
 from tests.helpers.small_grid import NOWHERE
 
@@ -168,13 +173,13 @@ LINEAR, SQUARE = 64 * 10 + 10, 64 * 64
 @pytest.fixture(autouse=True)
 def plugin(tmp_path):
     (tmp_path / "own.py").write_text(MODELS)
-    active.use([tmp_path / "own.py"])
+    active.use_plugins([tmp_path / "own.py"])
     yield tmp_path / "own.py"
-    active.use()
+    active.use_plugins()
 
 
 def of(name: str):
-    return name, pixels(1, 8, 8), 10
+    return name, image_inputs(1, 8, 8), 10
 
 
 @pytest.mark.parametrize(
@@ -190,19 +195,24 @@ def of(name: str):
     ],
 )
 def test_the_state_is_what_trains_and_persistent_floating_buffers(name, parameters, buffers):
-    assert (layout(*of(name)).num_parameters, layout(*of(name)).size) == (parameters, parameters + buffers)
+    assert (build_layout(*of(name)).num_parameters, build_layout(*of(name)).size) == (
+        parameters,
+        parameters + buffers,
+    )
 
 
 def test_a_module_keeps_its_own_values_and_its_constants_follow_the_seed():
-    assert (initial_vector(*of("loaded-module"), 3)[:-10] == 0.5).all()
-    assert initial_vector(*of("buffered"), 3)[-1] == 5
-    assert (initial_vector(*of("drawn-module"), 3)[-10:] == 0).all()
-    tables = [blank(*of("buffered"), seed).table for seed in (3, 4)]
+    assert (draw_initial_vector(*of("loaded-module"), 3)[:-10] == 0.5).all()
+    assert draw_initial_vector(*of("buffered"), 3)[-1] == 5
+    assert (draw_initial_vector(*of("drawn-module"), 3)[-10:] == 0).all()
+    tables = [build_blank(*of("buffered"), seed).table for seed in (3, 4)]
     assert not torch.equal(*tables)
 
 
 def test_what_fedgrid_draws_is_the_same_beside_a_layer_that_it_does_not_know():
-    assert initial_vector(*of("known"), 3).tobytes() == initial_vector(*of("plain"), 3)[128:].tobytes()
+    assert (
+        draw_initial_vector(*of("known"), 3).tobytes() == draw_initial_vector(*of("plain"), 3)[128:].tobytes()
+    )
 
 
 def test_frozen_parameters_do_not_move_and_own_buffers_are_sent():
@@ -211,10 +221,10 @@ def test_frozen_parameters_do_not_move_and_own_buffers_are_sent():
     )
     images, labels = torch.ones(8, 1, 8, 8, dtype=torch.uint8), torch.arange(8)
     for name, sent in (("frozen", []), ("buffered", [5 + 2 * 2])):
-        module, before = blank(*of(name), 3), blank(*of(name), 3)
-        start = initial_vector(*of(name), 3)
-        result = train(FlatModule(module), start, images, labels, settings, np.random.default_rng(0))
-        size = layout(*of(name)).num_parameters
+        module, before = build_blank(*of(name), 3), build_blank(*of(name), 3)
+        start = draw_initial_vector(*of(name), 3)
+        result = train_client(FlatModule(module), start, images, labels, settings, np.random.default_rng(0))
+        size = build_layout(*of(name)).num_parameters
         assert (result.model[:size] != start[:size]).any()
         assert result.model[size:].tolist() == sent
         if name == "frozen":
@@ -244,7 +254,7 @@ def test_frozen_parameters_do_not_move_and_own_buffers_are_sent():
 )
 def test_what_cannot_be_trained_is_refused_by_name(name, says):
     with pytest.raises(ConfigError, match=rf"own\.py.*: model {name}: .*{says}"):
-        complete({"model": name}, NOWHERE)
+        complete_config({"model": name}, NOWHERE)
 
 
 class Featured(LocalMethod):
@@ -262,15 +272,15 @@ def test_a_local_rule_that_sees_features_needs_a_head(monkeypatch):
     monkeypatch.setitem(LOCAL_METHODS, "featured", Featured)
     run = {"algorithm": {"name": "flis-dc", "local": {"name": "featured"}}, "split": {"reference_images": 20}}
     for model in ("digitnet", "head-2"):
-        assert complete({**run, "model": model}, NOWHERE).model == model
+        assert complete_config({**run, "model": model}, NOWHERE).model == model
     with pytest.raises(ConfigError, match=r"flis-dc: model plain names no head.*as in head='2'"):
-        complete({**run, "model": "plain"}, NOWHERE)
+        complete_config({**run, "model": "plain"}, NOWHERE)
 
 
 def test_an_algorithm_knows_inputs_and_layout_before_the_start(monkeypatch):
     seen = []
     monkeypatch.setattr(FedOpt, "problem", lambda self, conditions: seen.append(conditions))
-    complete({"model": "head-2"}, NOWHERE)
+    complete_config({"model": "head-2"}, NOWHERE)
     [conditions] = seen
     assert (conditions.input_kind, conditions.input_shape) == ("pixels", (1, 8, 8))
     assert conditions.layout.ranges(conditions.layout.head_layers) == [(128, 128 + LINEAR)]
@@ -285,24 +295,24 @@ def test_an_algorithm_knows_inputs_and_layout_before_the_start(monkeypatch):
     ],
 )
 def test_what_cannot_be_stacked_is_refused_only_in_a_stack(name, says):
-    assert complete({"model": name}, NOWHERE).model == name
+    assert complete_config({"model": name}, NOWHERE).model == name
     with pytest.raises(ConfigError, match=rf"model {name}: .*{says}.*training\.stacked=1"):
-        complete({"model": name, "training": {"stacked": 2}}, NOWHERE)
+        complete_config({"model": name, "training": {"stacked": 2}}, NOWHERE)
 
 
 @pytest.mark.parametrize("name", ["plain", "tied", "frozen", "buffered", "twice", "drawn"])
 def test_other_modules_are_stacked(name):
-    assert complete({"model": name, "training": {"stacked": 2}}, NOWHERE).model == name
+    assert complete_config({"model": name, "training": {"stacked": 2}}, NOWHERE).model == name
 
 
 @pytest.mark.parametrize("name", ["plain", "logarithm", "constant", "digitnet"])
 def test_nothing_is_noted_on_logits(name):
-    assert output_notes([complete({"model": name}, NOWHERE)], NOWHERE) == []
+    assert find_output_notes([complete_config({"model": name}, NOWHERE)], NOWHERE) == []
 
 
 def test_probabilities_in_place_of_logits_are_noted():
-    runs = [complete({"model": "softmaxed", "seed": seed}, NOWHERE) for seed in (0, 1)]
-    [note] = output_notes(runs, NOWHERE)
+    runs = [complete_config({"model": "softmaxed", "seed": seed}, NOWHERE) for seed in (0, 1)]
+    [note] = find_output_notes(runs, NOWHERE)
     assert "model softmaxed returns probabilities" in note
     assert "leave out the softmax at its end" in note
 
@@ -311,9 +321,9 @@ def test_a_number_to_predict_is_no_probability(tmp_path):
     rows = [f"{row % 5},{row % 7}.5,s{row % 3}" for row in range(40)]
     (tmp_path / "t.csv").write_text("\n".join(["a,y,client", *rows]))
     (tmp_path / "one.py").write_text(ONE)
-    active.use([tmp_path / "one.py"])
-    config = complete({"dataset": f"csv:{tmp_path}/t.csv#target=y", "model": "one"}, tmp_path)
-    assert output_notes([config], tmp_path) == []
+    active.use_plugins([tmp_path / "one.py"])
+    config = complete_config({"dataset": f"csv:{tmp_path}/t.csv#target=y", "model": "one"}, tmp_path)
+    assert find_output_notes([config], tmp_path) == []
 
 
 def test_two_versions_of_a_model_have_an_answer_each(tmp_path):
@@ -322,11 +332,11 @@ def test_two_versions_of_a_model_have_an_answer_each(tmp_path):
     numbers = []
     for module in ("nn.Flatten()", "nn.Flatten(), nn.BatchNorm1d(64)"):
         file.write_text(MODEL.replace("nn.Flatten()", module))
-        active.use([file])
-        numbers.append(layout(*of("own-model")).num_parameters)
+        active.use_plugins([file])
+        numbers.append(build_layout(*of("own-model")).num_parameters)
         if len(numbers) == 1:
-            complete({"model": "own-model", "uplink": noise}, NOWHERE)
+            complete_config({"model": "own-model", "uplink": noise}, NOWHERE)
     assert numbers == [650, 650 + 128]
     with pytest.raises(ConfigError, match=r"BatchNorm does \(1\.running_mean\)"):
-        complete({"model": "own-model", "uplink": noise}, NOWHERE)
-    active.use()
+        complete_config({"model": "own-model", "uplink": noise}, NOWHERE)
+    active.use_plugins()

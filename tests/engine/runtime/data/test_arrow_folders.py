@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from datasets import Array2D, ClassLabel, Dataset, DatasetDict, Features, Image, List, Value
 
-from fedgrid.engine.federation.data.names import short_name
+from fedgrid.engine.federation.data.names import shorten_name
 from fedgrid.engine.federation.errors import ConfigError, DataError
-from fedgrid.engine.federation.inputs import Inputs, pixels
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data.datasets import find, load
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.federation.inputs import Inputs, image_inputs
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.data.datasets import find_dataset, load_dataset
+from fedgrid.engine.runtime.run.prepare import prepare_setup
 
 datasets.disable_progress_bars()
 TEXT, WHOLE = Value("string"), Value("int64")
@@ -50,13 +50,13 @@ def texts(*given, labels=("p", "n")):
 def test_femnist_is_held_by_its_writers(saved, tmp_path):
     columns, features = femnist()
     name = saved(columns, "#label=character,client=writer_id", features, num_shards=2)
-    dataset, (pool, test) = find(name, tmp_path), load(name, tmp_path)
-    assert (dataset.inputs, dataset.class_names) == (pixels(1, 6, 8), ("b", "A", "0"))
+    dataset, (pool, test) = find_dataset(name, tmp_path), load_dataset(name, tmp_path)
+    assert (dataset.inputs, dataset.class_names) == (image_inputs(1, 6, 8), ("b", "A", "0"))
     every = {image.tobytes(): row for row, image in enumerate(PICTURES)}
     for part in (pool, test):
         rows = [every[image.tobytes()] for image in part.images]
         assert part.labels.tolist() == [row % 3 for row in rows]
-    config = complete({"dataset": name}, tmp_path)
+    config = complete_config({"dataset": name}, tmp_path)
     assert (config.clients, config.split.kind, config.model) == (4, "file", "tinyvgg")
     assert config.dataset.startswith("hf:set#client=writer_id,label=character@")
 
@@ -66,11 +66,11 @@ def test_domains_of_pacs_are_natural_groups(saved, tmp_path):
     columns = {"image": list(PICTURES), "domain": domains * 10, "label": [row % 5 // 3 for row in range(40)]}
     features = {"image": Image(), "domain": TEXT, "label": ClassLabel(names=["dog", "elephant"])}
     name = saved(columns, "#group=domain,16", features)
-    config = complete({"dataset": name, "split": "natural", "clients": 8}, tmp_path)
-    setup, truth_K = prepare(config, tmp_path)
+    config = complete_config({"dataset": name, "split": "natural", "clients": 8}, tmp_path)
+    setup, truth_K = prepare_setup(config, tmp_path)
     assert truth_K.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert setup.inputs == pixels(1, 16, 16)
-    assert short_name(config.dataset) == "hf_set-16x16"
+    assert setup.inputs == image_inputs(1, 16, 16)
+    assert shorten_name(config.dataset) == "hf_set-16x16"
 
 
 def test_shakespeare_is_read_by_character(saved, tmp_path):
@@ -81,14 +81,14 @@ def test_shakespeare_is_read_by_character(saved, tmp_path):
         "y": [written[row + 80] for row in range(60)],
     }
     name = saved(columns, "#client=character_id,input=x,label=y,tokens=chars")
-    dataset, (pool, _) = find(name, tmp_path), load(name, tmp_path)
+    dataset, (pool, _) = find_dataset(name, tmp_path), load_dataset(name, tmp_path)
     characters = sorted(set(CYCLE))
     assert dataset.class_names == tuple(characters)
     assert dataset.inputs == Inputs("tokens", (80,), 2 + len(characters), padding=0)
     read = "".join(characters[token - 2] for token in pool.images[0])
     assert read + characters[pool.labels[0]] in written
-    config = complete({"dataset": name}, tmp_path)
-    assert (config.model, prepare(config, tmp_path)[0].inputs) == ("lstm", dataset.inputs)
+    config = complete_config({"dataset": name}, tmp_path)
+    assert (config.model, prepare_setup(config, tmp_path)[0].inputs) == ("lstm", dataset.inputs)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_shakespeare_is_read_by_character(saved, tmp_path):
 def test_texts_are_filled_up_in_front_and_lose_their_beginning(saved, tmp_path, mark, pool, test):
     """The pool has a, b and c, the test set z too."""
     name = saved({"train": texts("ac", "bac"), "test": texts("bz", "c")}, mark)
-    parts = load(name, tmp_path)
+    parts = load_dataset(name, tmp_path)
     assert [part.images.tolist() for part in parts] == [pool, test]
     assert {part.inputs.padding for part in parts} == {0}
 
@@ -112,10 +112,10 @@ def test_given_tokens_need_one_that_fills(saved, tmp_path):
     with pytest.raises(
         ConfigError, match="1 to 2 tokens; .* fills them up to 2, #pad=0, or a shorter length"
     ):
-        find(name := saved(columns), tmp_path)
-    pool, _ = load(f"{name}#pad=9", tmp_path)
+        find_dataset(name := saved(columns), tmp_path)
+    pool, _ = load_dataset(f"{name}#pad=9", tmp_path)
     assert (pool.images.tolist(), pool.inputs) == ([[5, 1], [9, 7]], Inputs("tokens", (2,), 10, padding=9))
-    assert load(f"{name}#length=1", tmp_path)[0].images.tolist() == [[1], [7]]
+    assert load_dataset(f"{name}#length=1", tmp_path)[0].images.tolist() == [[1], [7]]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_given_tokens_need_one_that_fills(saved, tmp_path):
 )
 def test_lists_of_floats_are_numbers(saved, tmp_path, feature, value, shape):
     columns = {"row": [value] * 8, "label": ["a", "b"] * 4}
-    pool, _ = load(saved(columns, features={"row": feature, "label": TEXT}), tmp_path)
+    pool, _ = load_dataset(saved(columns, features={"row": feature, "label": TEXT}), tmp_path)
     assert pool.inputs == Inputs("numbers", shape)
     assert pool.images[0].tolist() == value
 
@@ -143,10 +143,12 @@ def test_columns_of_numbers_are_those_of_a_csv_file(saved, tmp_path):
     lines = [",".join(map(str, row)) for row in zip(*columns.values(), strict=True)]
     (tmp_path / "set.csv").write_text("\n".join([",".join(columns), *lines]))
     one, two = (
-        complete({"dataset": given}, tmp_path) for given in (saved(columns), f"csv:{tmp_path}/set.csv")
+        complete_config({"dataset": given}, tmp_path) for given in (saved(columns), f"csv:{tmp_path}/set.csv")
     )
     assert (one.root_seed, one.model, one.clients) == (two.root_seed, two.model, two.clients)
-    for part, other in zip(load(one.dataset, tmp_path), load(two.dataset, tmp_path), strict=True):
+    for part, other in zip(
+        load_dataset(one.dataset, tmp_path), load_dataset(two.dataset, tmp_path), strict=True
+    ):
         assert part.images.tobytes() == other.images.tobytes()
         assert part.labels.tolist() == other.labels.tolist()
 
@@ -156,10 +158,10 @@ def test_splits_are_chosen_and_those_left_are_named(saved, tmp_path):
     name = saved({"train": parts["a"], "test": parts["b"], "validation": parts["c"]})
 
     def held(mark):
-        return [np.unique(part.images).tolist() for part in load(name + mark, tmp_path)]
+        return [np.unique(part.images).tolist() for part in load_dataset(name + mark, tmp_path)]
 
-    assert [len(part) for part in load(name, tmp_path)] == [10, 10]
-    assert "not read: split validation" in find(name, tmp_path).notes[-1]
+    assert [len(part) for part in load_dataset(name, tmp_path)] == [10, 10]
+    assert "not read: split validation" in find_dataset(name, tmp_path).notes[-1]
     assert held("") == [[0], [1]]
     assert held("#train=train+validation") == [[0, 2], [1]]
     assert held("#test=validation") == [[0], [2]]
@@ -199,15 +201,15 @@ BAD = {
 @pytest.mark.parametrize(("columns", "mark", "said"), BAD.values(), ids=BAD)
 def test_what_cannot_be_read_is_refused_in_one_line(saved, tmp_path, columns, mark, said):
     with pytest.raises((ConfigError, DataError), match=said) as refused:
-        find(saved(columns, mark), tmp_path)
+        find_dataset(saved(columns, mark), tmp_path)
     assert "\n" not in str(refused.value)
 
 
 def test_a_test_split_without_labels_is_named(saved, tmp_path):
     name = saved(MIXED, "#tokens=chars", FEATURES)
     with pytest.raises(DataError, match="row 1 of split test has no value in column label"):
-        find(name, tmp_path)
-    assert len(load(f"{name},test=0.5", tmp_path)[0]) == 2
+        find_dataset(name, tmp_path)
+    assert len(load_dataset(f"{name},test=0.5", tmp_path)[0]) == 2
 
 
 def test_damaged_folders_are_refused(saved, tmp_path):
@@ -217,13 +219,13 @@ def test_damaged_folders_are_refused(saved, tmp_path):
     content = second.read_bytes()
     second.write_bytes(content[: len(content) // 2])
     with pytest.raises(DataError, match="data-00001-of-00002.arrow is damaged or incomplete"):
-        find(name, tmp_path)
+        find_dataset(name, tmp_path)
     second.unlink()
     with pytest.raises(DataError, match="split train has 1 files, .*data-00000-of-00002.arrow .* one of 2"):
-        find(name, tmp_path)
+        find_dataset(name, tmp_path)
     first.unlink()
     with pytest.raises(DataError, match="set has no files that `save_to_disk` .*hf:NAME"):
-        find(name, tmp_path)
+        find_dataset(name, tmp_path)
 
 
 def test_images_of_two_sizes_and_what_is_no_image_are_refused(saved, tmp_path):
@@ -231,8 +233,8 @@ def test_images_of_two_sizes_and_what_is_no_image_are_refused(saved, tmp_path):
     columns = {"image": [PICTURES[0], other] * 2, "label": [0, 1, 1, 0]}
     name = saved(columns, features={"image": Image(), "label": WHOLE})
     with pytest.raises(DataError, match="image of row 2 is grey 4x4, the first image is grey 8x6; .* #64"):
-        load(name, tmp_path)
+        load_dataset(name, tmp_path)
     columns["image"] = [{"bytes": b"GIF87a and no more", "path": None}] * 4
     name = saved(columns, features={"image": Image(decode=False), "label": WHOLE})
     with pytest.raises(DataError, match="image of row 1 is (damaged|not an image)"):
-        find(name, tmp_path)
+        find_dataset(name, tmp_path)

@@ -15,9 +15,9 @@ from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.runtime.data.datasets import (
     DATASETS,
     default_data_dir,
-    find,
+    find_dataset,
     is_here,
-    load,
+    load_dataset,
 )
 
 
@@ -76,7 +76,7 @@ class TestRegistry:
 class TestFind:
     def test_unknown_name_suggests_the_nearest(self, tmp_path):
         with pytest.raises(ConfigError, match="unknown dataset 'mnst'; did you mean 'mnist'.*npz:PATH"):
-            find("mnst", tmp_path)
+            find_dataset("mnst", tmp_path)
 
     @pytest.mark.parametrize(
         ("name", "reason"),
@@ -84,18 +84,18 @@ class TestFind:
     )
     def test_sets_of_medmnist_without_one_class_an_image_say_why(self, tmp_path, name, reason):
         with pytest.raises(ConfigError, match=f"{name} .*{reason}"):
-            find(name, tmp_path)
+            find_dataset(name, tmp_path)
 
     @pytest.mark.parametrize("name", ["folder:", "npz", "zip:/x"])
     def test_format_without_path_and_unknown_format_are_refused(self, tmp_path, name):
         with pytest.raises(ConfigError, match=f"unknown dataset '{name}'"):
-            find(name, tmp_path)
+            find_dataset(name, tmp_path)
 
     def test_image_folder_is_named_by_its_content(self, folder, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
-        dataset = find("folder:own", Path("elsewhere"))
-        assert names.is_name(dataset.name)
-        assert find(dataset.name, Path("elsewhere")) == dataset
+        dataset = find_dataset("folder:own", Path("elsewhere"))
+        assert names.is_content_name(dataset.name)
+        assert find_dataset(dataset.name, Path("elsewhere")) == dataset
         assert dataset.location == str(folder)
         assert (dataset.title, dataset.num_classes, dataset.inputs.shape, dataset.pool_size) == (
             "own",
@@ -109,7 +109,7 @@ class TestFind:
 class TestLoad:
     def test_missing_file_is_named_when_downloads_are_off(self, tmp_path):
         with pytest.raises(DataError, match=r"MNIST/raw/train-images-idx3-ubyte is missing; put it .* 12 MB"):
-            load("mnist", tmp_path, download=False)
+            load_dataset("mnist", tmp_path, download=False)
         assert list(tmp_path.iterdir()) == []
 
     def test_missing_files_are_downloaded_once(self, tmp_path, monkeypatch):
@@ -129,7 +129,7 @@ class TestLoad:
         monkeypatch.setitem(DATASETS, "mnist", small)
         assert not is_here("mnist", tmp_path)
         for _ in range(2):
-            pool, _ = load("mnist", tmp_path)
+            pool, _ = load_dataset("mnist", tmp_path)
             assert pool.labels.tolist() == list(range(10))
         assert len(calls) == 1
         assert is_here("mnist", tmp_path)
@@ -148,13 +148,13 @@ class TestLoad:
         odd = dataclasses.replace(DATASETS["digits"], pool_size=10, read=lambda path: (images, images))
         monkeypatch.setitem(DATASETS, "digits", odd)
         with pytest.raises(DataError, match=message):
-            load("digits", tmp_path)
+            load_dataset("digits", tmp_path)
 
     def test_images_that_do_not_fit_are_not_downloaded(self, tmp_path, monkeypatch):
         """100,000 images of 3 x 224 x 224 twice, and 7,180: 31.2 GB, on a machine of 8 GiB."""
         monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 2**21, "SC_PAGE_SIZE": 2**12}.__getitem__)
         with pytest.raises(DataError, match=r"pathmnist-224: .* 31\.2 GB, .* 8\.6 GB"):
-            load("pathmnist-224", tmp_path)
+            load_dataset("pathmnist-224", tmp_path)
 
 
 class TestDataFolder:

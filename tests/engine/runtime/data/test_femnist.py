@@ -13,10 +13,10 @@ from PIL import Image
 from fedgrid import parquet_files
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.errors import DataError, StorageError
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data.datasets import find, load
-from fedgrid.engine.runtime.data.femnist import Converted, convert
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.data.datasets import find_dataset, load_dataset
+from fedgrid.engine.runtime.data.femnist import FemnistCounts, convert_femnist_files
+from fedgrid.engine.runtime.run.prepare import prepare_setup
 from tests.helpers.command_line import fedgrid
 
 WRITERS = [f"f{number:04}_00" for number in range(62)]
@@ -60,7 +60,7 @@ def source(tmp_path):
 
 def check(data_dir):
     """Check that the file of a data folder holds all that the 62 writers have written."""
-    pool, server = load("femnist", data_dir)
+    pool, server = load_dataset("femnist", data_dir)
     assert pool.images.shape == (558, 1, 28, 28)
     assert pool.labels.tolist() == [label for label in range(62) for _ in range(9)]
     assert pool.groups.tolist() == pool.labels.tolist()
@@ -71,14 +71,14 @@ def check(data_dir):
 
 class TestLeaf:
     def test_every_tenth_image_of_a_writer_is_the_servers(self, source, tmp_path):
-        assert convert(source, tmp_path / "data" / "femnist.npz") == Converted(62, 558, 62)
+        assert convert_femnist_files(source, tmp_path / "data" / "femnist.npz") == FemnistCounts(62, 558, 62)
         check(tmp_path / "data")
 
     def test_train_and_test_folders_of_leaf_count_together(self, tmp_path):
         for part, values in (("train", leaf(WRITERS, count=8)), ("test", leaf(WRITERS, skip=8))):
             (tmp_path / part).mkdir()
             (tmp_path / part / "some.json").write_text(values)
-        convert(tmp_path, tmp_path / "femnist.npz")
+        convert_femnist_files(tmp_path, tmp_path / "femnist.npz")
         check(tmp_path)
 
 
@@ -115,7 +115,7 @@ def test_other_files_are_refused_with_the_cause(tmp_path, content, cause):
     else:
         (source / "a.json").write_text(content)
     with pytest.raises(DataError) as refused:
-        convert(source, tmp_path / "femnist.npz")
+        convert_femnist_files(source, tmp_path / "femnist.npz")
     assert [part for part in (str(source), cause) if part not in str(refused.value)] == []
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "femnist.npz").exists()
@@ -135,7 +135,7 @@ class TestParquet:
         table = pa.table(dict(zip((*names, "image"), columns, strict=True)))
         pq.write_table(table.slice(0, 300), tmp_path / "train-0.parquet")
         pq.write_table(table.slice(300), tmp_path / "train-1.parquet")
-        convert(tmp_path, tmp_path / "femnist.npz")
+        convert_femnist_files(tmp_path, tmp_path / "femnist.npz")
         check(tmp_path)
 
     def test_file_that_unpacks_to_more_than_the_memory_is_refused(self, tmp_path, monkeypatch):
@@ -144,9 +144,9 @@ class TestParquet:
         table = pa.table({"writer": ["a"] * rows, "label": [0] * rows, "image": [png(0)] * rows})
         pq.write_table(table, tmp_path / "a.parquet")
         assert (tmp_path / "a.parquet").stat().st_size < 10_000
-        monkeypatch.setattr(parquet_files, "memory", lambda: 8_000_000)
+        monkeypatch.setattr(parquet_files, "read_memory_limit", lambda: 8_000_000)
         with pytest.raises(DataError, match=r"a.parquet is not .*it would take .* GB of memory"):
-            convert(tmp_path, tmp_path / "femnist.npz")
+            convert_femnist_files(tmp_path, tmp_path / "femnist.npz")
 
 
 class TestSource:
@@ -155,13 +155,13 @@ class TestSource:
     def test_pipe_is_refused_at_once(self, tmp_path, suffix):
         os.mkfifo(tmp_path / f"a.{suffix}")
         with pytest.raises(DataError, match=f"a.{suffix} is not .*no regular file"):
-            convert(tmp_path, tmp_path / "femnist.npz")
+            convert_femnist_files(tmp_path, tmp_path / "femnist.npz")
 
     def test_files_of_finder_and_links_to_files_are_no_trouble(self, source, tmp_path):
         (source / "._all_data_0.json").write_bytes(b"\0\5\x16\7")
         (source / "all_data_1.json").rename(tmp_path / "elsewhere.json")
         (source / "all_data_1.json").symlink_to(tmp_path / "elsewhere.json")
-        convert(source, tmp_path / "femnist.npz")
+        convert_femnist_files(source, tmp_path / "femnist.npz")
         check(tmp_path)
 
     @pytest.mark.parametrize("name", ["missing", "empty", "images.csv"])
@@ -169,12 +169,12 @@ class TestSource:
         (tmp_path / "empty").mkdir()
         (tmp_path / "images.csv").write_text("a,b")
         with pytest.raises(DataError, match=f"{name} has no images of FEMNIST; expected .*LEAF.*parquet"):
-            convert(tmp_path / name, tmp_path / "femnist.npz")
+            convert_femnist_files(tmp_path / name, tmp_path / "femnist.npz")
 
     def test_target_that_cannot_be_written_is_named(self, source, tmp_path):
         (tmp_path / "file").write_text("")
         with pytest.raises(StorageError, match="file"):
-            convert(source, tmp_path / "file" / "femnist.npz")
+            convert_femnist_files(source, tmp_path / "file" / "femnist.npz")
 
 
 class TestCommand:
@@ -191,16 +191,16 @@ class TestRuns:
         with pytest.raises(
             DataError, match="femnist.npz is missing; .* `fedgrid data femnist --from SOURCE`"
         ):
-            load("femnist", tmp_path)
-        assert find("femnist", tmp_path) == DATASETS["femnist"]
+            load_dataset("femnist", tmp_path)
+        assert find_dataset("femnist", tmp_path) == DATASETS["femnist"]
 
     def test_each_writer_is_a_client(self, source, tmp_path):
-        convert(source, tmp_path / "femnist.npz")
-        found = find("femnist", tmp_path)
+        convert_femnist_files(source, tmp_path / "femnist.npz")
+        found = find_dataset("femnist", tmp_path)
         assert (found.pool_size, found.num_groups, found.num_classes) == (558, 62, 62)
-        run = complete({"dataset": "femnist", "split": "natural", "clients": 62}, tmp_path)
+        run = complete_config({"dataset": "femnist", "split": "natural", "clients": 62}, tmp_path)
         assert run.model == "lenet5-tanh"
-        setup, truth = prepare(run, tmp_path)
+        setup, truth = prepare_setup(run, tmp_path)
         assert truth.tolist() == list(range(62))
         assert all(set(client.train.labels) == {client.client} for client in setup.clients)
         assert len(setup.server_set) == 62

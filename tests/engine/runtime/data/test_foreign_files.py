@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError, DataError
-from fedgrid.engine.runtime.data.datasets import find, load
+from fedgrid.engine.runtime.data.datasets import find_dataset, load_dataset
 from fedgrid.engine.runtime.data.tables import read_table
 
 NUMBERS = [[row * 0.5, row % 7] for row in range(40)]
@@ -37,9 +37,9 @@ def write(tmp_path, content, name="t.csv"):
 
 def make_rows(name, tmp_path):
     """Return all rows of a data set, sorted, and what is noted but for the drawn test set."""
-    pool, test = load(name, tmp_path)
+    pool, test = load_dataset(name, tmp_path)
     rows = sorted([*pool.images.tolist(), *test.images.tolist()])
-    return rows, [note.partition(": ")[2] for note in find(name, tmp_path).notes[1:]]
+    return rows, [note.partition(": ")[2] for note in find_dataset(name, tmp_path).notes[1:]]
 
 
 PLAIN = {
@@ -75,7 +75,7 @@ def test_nothing_is_learned_from_the_index_of_a_frame(tmp_path, name):
     pq.write_table(indexed(name), tmp_path / "t.parquet")
     rows, [note] = make_rows(f"parquet:{tmp_path}/t.parquet", tmp_path)
     assert (rows, note.endswith(f"column {name}")) == (sorted(NUMBERS), True)
-    assert find(f"parquet:{tmp_path}/t.parquet#client={name}", tmp_path).assigned.num_clients == 31
+    assert find_dataset(f"parquet:{tmp_path}/t.parquet#client={name}", tmp_path).assigned.num_clients == 31
 
 
 def test_two_spellings_of_a_name_are_one_class_one_client_and_one_column(tmp_path):
@@ -83,7 +83,7 @@ def test_two_spellings_of_a_name_are_one_class_one_client_and_one_column(tmp_pat
     spelled = [normalize("NFD" if row % 2 else "NFC", "é") for row in range(40)]
     content = lines(**{normalize("NFD", "größe"): [f"k{text}" for text in spelled], "c": spelled})
     name = write(tmp_path, content.replace("x", "é"), "t.csv")
-    dataset = find(f"{name}#client={normalize('NFC', 'größe')}", tmp_path)
+    dataset = find_dataset(f"{name}#client={normalize('NFC', 'größe')}", tmp_path)
     assert (dataset.class_names, dataset.assigned.client_names) == (("y", "é"), ("ké",))
     assert dataset.inputs.shape == (3,)
 
@@ -91,9 +91,9 @@ def test_two_spellings_of_a_name_are_one_class_one_client_and_one_column(tmp_pat
 def test_classes_that_are_numbers_have_their_order(tmp_path):
     labels = ["-1", "2", "10", "-2.5", "1e1"]
     name = write(tmp_path, "a,label\n" + "\n".join(f"1,{label}" for label in labels * 3))
-    assert find(name, tmp_path).class_names == ("-2.5", "-1", "2", "10", "1e1")
+    assert find_dataset(name, tmp_path).class_names == ("-2.5", "-1", "2", "10", "1e1")
     name = write(tmp_path, {"a": [1.0] * 8, "label": [-0.0, -1.0, 0.0, 10.0] * 2}, "t.parquet")
-    assert find(name, tmp_path).class_names == ("-1", "0", "10")
+    assert find_dataset(name, tmp_path).class_names == ("-1", "0", "10")
 
 
 def test_time_stamps_keep_what_tells_them_apart(tmp_path):
@@ -104,7 +104,7 @@ def test_time_stamps_keep_what_tells_them_apart(tmp_path):
         assert np.diff([row[0] for row in rows]) == pytest.approx(np.ones(39), abs=1e-5)
         assert "an offset is taken off all rows" in note
         assert note.endswith(": t (1.7e+09)")
-        pool, test = load(f"{name}#target=t,drop=label", tmp_path)
+        pool, test = load_dataset(f"{name}#target=t,drop=label", tmp_path)
         targets = np.sort(np.concatenate([pool.labels, test.labels]))
         assert targets.tolist() == [row - 19.5 for row in range(40)]
 
@@ -135,14 +135,14 @@ BAD = {
 @pytest.mark.parametrize(("content", "said"), BAD.values(), ids=BAD)
 def test_a_strange_table_is_refused_in_one_line(tmp_path, content, said):
     with pytest.raises((DataError, ConfigError), match=said) as refused:
-        find(write(tmp_path, content), tmp_path)
+        find_dataset(write(tmp_path, content), tmp_path)
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("mark", ["#label=a,label=b", "#test=0.2,test=0.3", "#64,80"])
 def test_an_option_has_one_value(tmp_path, mark):
     with pytest.raises(ConfigError, match="contradict each other; leave one of the two out"):
-        find(f"{write(tmp_path, lines())}{mark}", tmp_path)
+        find_dataset(f"{write(tmp_path, lines())}{mark}", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -150,16 +150,19 @@ def test_an_option_has_one_value(tmp_path, mark):
 )
 def test_what_is_no_option_is_named(tmp_path, mark):
     with pytest.raises(ConfigError, match="t.csv: '#.*' are no options; expected .*label=y .* no spaces"):
-        find(f"{write(tmp_path, lines())}{mark}", tmp_path)
+        find_dataset(f"{write(tmp_path, lines())}{mark}", tmp_path)
 
 
 def test_texts_in_quotes_may_have_line_breaks_at_the_end_too(tmp_path):
-    assert find(write(tmp_path, lines().replace("x", '"x\nz"') + "\n"), tmp_path).class_names == ("x\nz", "y")
+    assert find_dataset(write(tmp_path, lines().replace("x", '"x\nz"') + "\n"), tmp_path).class_names == (
+        "x\nz",
+        "y",
+    )
 
 
 def test_columns_to_drop_may_be_many(tmp_path):
     name = f"{write(tmp_path, lines(c=range(40)))}#drop=a,drop=c,label=label,label=label"
-    assert find(name, tmp_path).inputs.shape == (1,)
+    assert find_dataset(name, tmp_path).inputs.shape == (1,)
 
 
 NOT_UTF8 = pa.array([b"\xff"] * 40)
@@ -176,7 +179,7 @@ def test_neither_numbers_nor_texts_are_refused_in_every_role(tmp_path, column, r
     name = write(tmp_path, {**COLUMNS, "odd": column}, "t.parquet")
     said = f"a {role} is a number or a text; name another column, #{role}=" if role else "#drop=odd"
     with pytest.raises(ConfigError, match=f"column odd has .*{said}"):
-        find(f"{name}#{role}=odd" if role else name, tmp_path)
+        find_dataset(f"{name}#{role}=odd" if role else name, tmp_path)
 
 
 @pytest.mark.parametrize("role", ["", "label", "client"])
@@ -184,7 +187,7 @@ def test_texts_that_are_not_utf8_are_refused_in_every_role(tmp_path, role):
     texts = pa.Array.from_buffers(pa.string(), 40, NOT_UTF8.buffers())
     name = write(tmp_path, {**COLUMNS, "odd": texts}, "t.parquet")
     with pytest.raises(DataError, match="row 1 is not UTF-8 in column odd"):
-        find(f"{name}#{role}=odd" if role else name, tmp_path)
+        find_dataset(f"{name}#{role}=odd" if role else name, tmp_path)
 
 
 def test_half_floats_categories_and_views_of_texts_are_read(tmp_path):
@@ -196,7 +199,7 @@ def test_half_floats_categories_and_views_of_texts_are_read(tmp_path):
     name = write(tmp_path, {**kinds, "label": LABELS}, "t.parquet")
     rows, _ = make_rows(name, tmp_path)
     assert rows[:2] == [[0.0, 1.0, 0.0, 1.0], [0.5, 0.0, 1.0, 2.0]]
-    assert find(f"{name}#client=half", tmp_path).assigned.client_names[:3] == ("0", "0.5", "1")
+    assert find_dataset(f"{name}#client=half", tmp_path).assigned.client_names[:3] == ("0", "0.5", "1")
 
 
 def arrays(**changes):
@@ -223,7 +226,7 @@ BAD_ARRAYS = {
 def test_strange_arrays_are_refused_in_one_line(tmp_path, changes, said):
     np.savez(tmp_path / "t.npz", **arrays(**changes))
     with pytest.raises(DataError, match=said):
-        load(f"npz:{tmp_path}/t.npz", tmp_path)
+        load_dataset(f"npz:{tmp_path}/t.npz", tmp_path)
 
 
 def test_a_table_of_many_columns_is_read_in_one_block(tmp_path):

@@ -8,11 +8,11 @@ import pytest
 from datasets import Dataset
 from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
 
-from fedgrid.engine.federation.data.names import on_hub, short_name
+from fedgrid.engine.federation.data.names import parse_hub_name, shorten_name
 from fedgrid.engine.federation.errors import DataError
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.data import hub, own_images
-from fedgrid.engine.runtime.data.datasets import find, load
+from fedgrid.engine.runtime.data.datasets import find_dataset, load_dataset
 
 datasets.disable_progress_bars()
 OLD, NEW = "0" * 39 + "1", "0" * 39 + "2"
@@ -51,9 +51,9 @@ class Hub:
 
     def forget(self):
         """Stand for a new process."""
-        for remembered in (hub.commit_of, hub._folder):
+        for remembered in (hub.find_commit, hub._find_folder):
             remembered.cache_clear()
-        own_images._known.clear()
+        own_images._places.clear()
 
 
 @pytest.fixture
@@ -62,42 +62,42 @@ def answers(tmp_path, monkeypatch):
 
 
 def test_a_run_names_the_commit_and_its_data_are_fetched_once(answers, tmp_path):
-    dataset = find("hf:some/Letters#label=label", tmp_path)
+    dataset = find_dataset("hf:some/Letters#label=label", tmp_path)
     assert dataset.name == f"hf:some/Letters#label=label@{NEW}"
-    assert (short_name(dataset.name), dataset.title) == ("hf_Letters", "some/Letters")
+    assert (shorten_name(dataset.name), dataset.title) == ("hf_Letters", "some/Letters")
     answers.forget()
-    pool, test = load(dataset.name, tmp_path)
+    pool, test = load_dataset(dataset.name, tmp_path)
     assert sorted([*pool.images[:, 0], *test.images[:, 0]]) == TABLE["n"]
-    assert find("hf:some/Letters@first", tmp_path).name == f"hf:some/Letters@{OLD}"
+    assert find_dataset("hf:some/Letters@first", tmp_path).name == f"hf:some/Letters@{OLD}"
     assert answers.fetched == [("some/Letters", None, NEW), ("some/Letters", None, OLD)]
 
 
 def test_a_run_has_one_id_however_its_commit_is_named(answers, tmp_path):
-    ids = {complete({"dataset": name}, tmp_path).run_id for name in ("hf:some/Letters", ITS_NAME)}
+    ids = {complete_config({"dataset": name}, tmp_path).run_id for name in ("hf:some/Letters", ITS_NAME)}
     answers.newest = OLD
     answers.forget()
-    other = complete({"dataset": "hf:some/Letters"}, tmp_path).run_id
+    other = complete_config({"dataset": "hf:some/Letters"}, tmp_path).run_id
     assert len(ids) == 1
     assert other not in ids
 
 
 def test_a_configuration_that_is_not_the_only_one_is_named(answers, tmp_path):
     answers.config = "greek"
-    assert find("hf:some/Letters", tmp_path).name == f"hf:some/Letters#config=greek@{NEW}"
+    assert find_dataset("hf:some/Letters", tmp_path).name == f"hf:some/Letters#config=greek@{NEW}"
 
 
 @pytest.mark.parametrize("error", [LocalEntryNotFoundError("offline"), OfflineModeIsEnabled("offline")])
 def test_without_a_network_the_cache_is_used(answers, tmp_path, error):
-    find(ITS_NAME, tmp_path)
+    find_dataset(ITS_NAME, tmp_path)
     answers.error = error
     answers.forget()
-    assert len(load(ITS_NAME, tmp_path)[0]) == 2
+    assert len(load_dataset(ITS_NAME, tmp_path)[0]) == 2
     with pytest.raises(DataError, match=f"hub cannot be reached, and the cache has {ITS_NAME};"):
-        find("hf:some/Letters", tmp_path)
+        find_dataset("hf:some/Letters", tmp_path)
     with pytest.raises(
         DataError, match="^hf:none: .* hub cannot be reached, .*does not have it; .*hf:./PATH"
     ):
-        find("hf:none", tmp_path)
+        find_dataset("hf:none", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -113,24 +113,24 @@ def test_without_a_network_the_cache_is_used(answers, tmp_path, error):
 def test_what_the_hub_cannot_give_is_said_in_one_line(answers, tmp_path, error, says):
     answers.error = error
     with pytest.raises(DataError, match=says) as refused:
-        find(ITS_NAME, tmp_path)
+        find_dataset(ITS_NAME, tmp_path)
     assert "\n" not in str(refused.value)
 
 
 def test_without_the_package_its_installation_is_named(answers, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(DataError, match=r'^hf:some/Letters: .* pip install "fedgrid\[hf\]"$'):
-        find("hf:some/Letters", tmp_path)
+        find_dataset("hf:some/Letters", tmp_path)
 
 
 def test_what_is_fetched_is_used_without_the_package(answers, tmp_path, monkeypatch):
-    name = find("hf:some/Letters", tmp_path).name
+    name = find_dataset("hf:some/Letters", tmp_path).name
     monkeypatch.setitem(sys.modules, "datasets", None)
-    assert len(load(name, tmp_path)[0]) == 2
+    assert len(load_dataset(name, tmp_path)[0]) == 2
 
 
 @pytest.mark.parametrize(
     "given", ["hf:./a", "hf:/a/b", "hf:~/a", "hf:@0/a", "hf:a@" + "0" * 12, "csv:a", "digits"]
 )
 def test_a_folder_is_not_on_the_hub(given):
-    assert on_hub(given) is None
+    assert parse_hub_name(given) is None

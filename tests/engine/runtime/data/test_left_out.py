@@ -5,9 +5,9 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 
 from fedgrid.engine.federation.errors import ConfigError, DataError
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data.datasets import digest_of, find, load
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.data.datasets import digest_pair, find_dataset, load_dataset
+from fedgrid.engine.runtime.run.prepare import prepare_setup
 
 datasets.disable_progress_bars()
 ROWS = [f"{row},s{row % 3},{'xy'[row % 2]}" for row in range(30)]
@@ -30,7 +30,7 @@ def table(tmp_path):
 
 
 def notes_of(name, folder):
-    return [note.partition(": ")[2] for note in find(name, folder).notes if "leaves out" in note]
+    return [note.partition(": ")[2] for note in find_dataset(name, folder).notes if "leaves out" in note]
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,18 @@ def notes_of(name, folder):
     ],
 )
 def test_the_rest_is_the_file_without_these_rows(table, tmp_path, rows, mark, note):
-    plain, classes = digest_of(load(table(ROWS), tmp_path)), find(table(ROWS), tmp_path).class_names
+    plain, classes = (
+        digest_pair(load_dataset(table(ROWS), tmp_path)),
+        find_dataset(table(ROWS), tmp_path).class_names,
+    )
     name = table(rows, mark)
-    assert (digest_of(load(name, tmp_path)), find(name, tmp_path).class_names) == (plain, classes)
+    assert (digest_pair(load_dataset(name, tmp_path)), find_dataset(name, tmp_path).class_names) == (
+        plain,
+        classes,
+    )
     [said] = notes_of(name, tmp_path)
     assert said == f"{mark[1:]} {note}"
-    config = complete({"dataset": name}, tmp_path)
+    config = complete_config({"dataset": name}, tmp_path)
     assert (config.clients, mark[1:] in config.dataset) == (3, True)
 
 
@@ -61,7 +67,7 @@ def test_rows_of_the_servers_test_set_need_no_client(table, tmp_path):
     rows = [f"{row},{row[0] == '0'}" for row in ROWS]
     rows += ["1,,x,1", "2,,y,0", "3,,,1", "4,a,x,0", *["5,a,y,1"] * 3]
     name = table(rows, ",skip=missing,min_rows=2", "v,site,label,test")
-    pool, test = load(name, tmp_path)
+    pool, test = load_dataset(name, tmp_path)
     assert sorted(test.images[:, 0].tolist()) == [0, 1, 5, 5, 5]
     assert pool.assigned.client_names == ("s0", "s1", "s2")
     assert len(pool) == 29
@@ -69,7 +75,7 @@ def test_rows_of_the_servers_test_set_need_no_client(table, tmp_path):
 
 def test_a_message_counts_the_rows_of_the_file(table, tmp_path):
     with pytest.raises(DataError, match=r"row 5 has no value in column v \(rows count"):
-        find(table(["1,s0,", "2,,x", "3,s0,y", "3,s0,x", ",s0,y", *ROWS], ",skip=missing"), tmp_path)
+        find_dataset(table(["1,s0,", "2,,x", "3,s0,y", "3,s0,x", ",s0,y", *ROWS], ",skip=missing"), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +93,7 @@ def test_a_message_counts_the_rows_of_the_file(table, tmp_path):
 )
 def test_refusals_name_the_option_or_what_is_wrong_with_it(table, tmp_path, rows, mark, said):
     with pytest.raises((ConfigError, DataError), match=said) as refused:
-        find(table(rows, mark), tmp_path)
+        find_dataset(table(rows, mark), tmp_path)
     assert "\n" not in str(refused.value)
 
 
@@ -95,7 +101,7 @@ def test_too_small_a_client_is_refused_with_the_option(table, tmp_path):
     rows = [f"{row},{row[0] == '0'}" for row in SMALL]
     name = table(rows, header="v,site,label,test")
     with pytest.raises(ConfigError, match="client 0 would hold 0 training and 1 test .*#min_rows="):
-        prepare(complete({"dataset": name}, tmp_path), tmp_path)
+        prepare_setup(complete_config({"dataset": name}, tmp_path), tmp_path)
 
 
 def test_rows_of_a_saved_data_set_are_left_out_too(tmp_path):
@@ -108,8 +114,8 @@ def test_rows_of_a_saved_data_set_are_left_out_too(tmp_path):
     ).save_to_disk(tmp_path / "set")
     name = f"hf:{tmp_path}/set#tokens=chars,skip=missing"
     with pytest.raises(DataError, match="none is left of the server's test set, #test=0.2 has one drawn"):
-        find(name, tmp_path)
-    assert [len(part) for part in load(f"{name},test=0.2", tmp_path)] == [16, 4]
+        find_dataset(name, tmp_path)
+    assert [len(part) for part in load_dataset(f"{name},test=0.2", tmp_path)] == [16, 4]
     assert (
         notes_of(f"{name},test=0.2", tmp_path)[0] == "skip=missing leaves out 10 of 30 rows: 10 without label"
     )

@@ -7,10 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedgrid.engine.federation.errors import DataError
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.data import own_images
-from fedgrid.engine.runtime.data.partition_files import assigned_in, read
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.data.partition_files import load_partition, read_partition_file
+from fedgrid.engine.runtime.run.prepare import prepare_setup
 from fedgrid.grids.presets.load import load_grid
 
 POOL = 1442
@@ -26,7 +26,7 @@ def file(tmp_path):
 
 
 def run(path, **given):
-    return complete({"split": {"kind": "file", "path": str(path)}, **given}, path.parent)
+    return complete_config({"split": {"kind": "file", "path": str(path)}, **given}, path.parent)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_every_way_to_write_it_means_the_same(tmp_path, content):
         clients = [row % 3 for row in range(POOL)]
         groups = ["b" if client else "a" for client in clients]
         pq.write_table(pa.table({"client": clients, "group": groups}), path)
-    assigned = read(path, "any")
+    assigned = read_partition_file(path, "any")
     assert [len(held) for held in assigned.held_K] == [481, 481, 480]
     assert (assigned.group_K, assigned.group_names) == ((0, 1, 1), ("a", "b"))
 
@@ -50,7 +50,7 @@ def test_every_way_to_write_it_means_the_same(tmp_path, content):
 def test_an_empty_line_is_an_example_of_nobody(tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text("client\n0\n\n1\n")
-    assigned = read(path, "any")
+    assigned = read_partition_file(path, "any")
     assert ([held.tolist() for held in assigned.held_K], assigned.num_rows) == ([[0], [2]], 3)
 
 
@@ -71,7 +71,7 @@ def test_bad_files_are_refused_in_one_line(tmp_path, content, said):
     path = tmp_path / "mine.csv"
     path.write_bytes(content)
     with pytest.raises(DataError) as refused:
-        read(path, str(said))
+        read_partition_file(path, str(said))
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -80,7 +80,7 @@ def test_damaged_parquet_is_refused(tmp_path):
     path = tmp_path / "mine.parquet"
     path.write_bytes(ROWS)
     with pytest.raises(DataError, match="is not a Parquet file"):
-        read(path, "any")
+        read_partition_file(path, "any")
 
 
 def test_a_run_has_the_files_clients_groups_and_content_but_not_its_path(file, tmp_path):
@@ -91,8 +91,8 @@ def test_a_run_has_the_files_clients_groups_and_content_but_not_its_path(file, t
     (tmp_path / "there").mkdir()
     copy = file.rename(tmp_path / "there" / "mine.csv")
     assert run(copy).run_id == config.run_id
-    assert complete(json.loads(config.canonical_json()), tmp_path).run_id == config.run_id
-    setup, truth_K = prepare(config, tmp_path)
+    assert complete_config(json.loads(config.canonical_json()), tmp_path).run_id == config.run_id
+    setup, truth_K = prepare_setup(config, tmp_path)
     assert truth_K.tolist() == [0, 1, 1]
     assert [client.group for client in setup.clients] == ["a", "b", "b"]
     copy.write_bytes(ROWS.replace(b"a", b"c"))
@@ -111,18 +111,18 @@ def test_a_stored_run_does_not_take_another_file_of_the_same_name(file, monkeypa
     name = run(file).split.path
     file.write_bytes(ROWS.replace(b"a", b"c"))
     with pytest.raises(DataError, match=f"mine.csv is another file than the {name} of this run"):
-        assigned_in(name)
+        load_partition(name)
     file.unlink()
     with pytest.raises(DataError, match="mine.csv cannot be read"):
-        assigned_in(name)
-    monkeypatch.setattr(own_images, "_known", {})
+        load_partition(name)
+    monkeypatch.setattr(own_images, "_places", {})
     with pytest.raises(DataError, match="not known here; .* split.path=PATH"):
-        assigned_in(name)
+        load_partition(name)
 
 
 def test_an_index_is_no_column_and_lists_are_no_clients(tmp_path):
     (tmp_path / "mine.csv").write_text(",client\n0,a\n1,b\n")
-    assert read(tmp_path / "mine.csv", "index").client_names == ("a", "b")
+    assert read_partition_file(tmp_path / "mine.csv", "index").client_names == ("a", "b")
     pq.write_table(pa.table({"client": [["a"], ["b"]]}), tmp_path / "mine.parquet")
     with pytest.raises(DataError, match="column client has list<.*; write numbers or texts there"):
-        read(tmp_path / "mine.parquet", "lists")
+        read_partition_file(tmp_path / "mine.parquet", "lists")

@@ -10,14 +10,14 @@ import pytest
 from fedgrid.algorithms.averaging.fedopt import FedOpt
 from fedgrid.algorithms.averaging.fedprox import FedProx, ProximalRule
 from fedgrid.algorithms.clustered.while_training.ocfl import Ocfl
-from fedgrid.algorithms.registry import ALGORITHMS, create
+from fedgrid.algorithms.registry import ALGORITHMS, create_algorithm
 from fedgrid.engine.federation.errors import PLUGIN_MODULE, ConfigError
 from fedgrid.engine.runtime.integrity import code, made_with
-from fedgrid.engine.runtime.integrity.code import ROOTS, SOURCES, Module, Sources
-from fedgrid.engine.runtime.integrity.made_with import changes, code_of
+from fedgrid.engine.runtime.integrity.code import ROOTS, SOURCES, SourceModule, Sources
+from fedgrid.engine.runtime.integrity.made_with import digest_run_code, extend_parts
 from fedgrid.engine.runtime.round_cache import key
-from fedgrid.engine.runtime.round_cache.key import digest
-from fedgrid.manifest import Part
+from fedgrid.engine.runtime.round_cache.key import compute_digest
+from fedgrid.manifest import ProvenancePart
 
 HOUSE = Path(code.__file__).parents[3]
 FIRST_FLOOR = "engine/federation"
@@ -46,33 +46,33 @@ def edited(house):
 @cache
 def parsed(path, text):
     """Return the module of a file with this text."""
-    return Module(path)
+    return SourceModule(path)
 
 
 @pytest.fixture
 def identity(house, monkeypatch):
     """Return a function for the digests of a run and of its rounds, by the copy's code as it is then."""
-    monkeypatch.setattr(code, "Module", lambda path: parsed(path, path.read_text()))
+    monkeypatch.setattr(code, "SourceModule", lambda path: parsed(path, path.read_text()))
 
     def of_copy():
         monkeypatch.setattr(made_with, "SOURCES", sources := Sources(house))
         monkeypatch.setattr(key, "SOURCES", sources)
-        for cached in (code_of, key._numerics, key._code_of):
+        for cached in (digest_run_code, key._list_numerics, key._digest_code):
             cached.cache_clear()
-        return code_of(Ocfl), key._numerics(), digest(ProximalRule(mu=0.1))
+        return digest_run_code(Ocfl), key._list_numerics(), compute_digest(ProximalRule(mu=0.1))
 
     yield of_copy
-    for cached in (code_of, key._numerics, key._code_of):
+    for cached in (digest_run_code, key._list_numerics, key._digest_code):
         cached.cache_clear()
 
 
 def modules_of(*classes):
-    return SOURCES.closure({*ROOTS, *made_with.modules_of(*classes)})
+    return SOURCES.find_closure({*ROOTS, *made_with.find_modules(*classes)})
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_run_depends_on_the_first_floor_and_on_algorithms_alone(name):
-    algorithm = create(name)
+    algorithm = create_algorithm(name)
     parts = [type(part) for part in vars(algorithm.settings).values()]
     elsewhere = {
         module
@@ -89,7 +89,7 @@ def test_registries_do_not_join_all_algorithms():
     assert modules_of(Ocfl) - averaging == {
         "fedgrid.algorithms.clustered.while_training.ocfl",
         "fedgrid.algorithms.clustering.clusterers",
-        "fedgrid.algorithms.clustering.pooled",
+        "fedgrid.algorithms.clustering.pooled_cosines",
         "fedgrid.algorithms.clustering.splits",
     }
 
@@ -103,14 +103,14 @@ def test_code_is_what_is_left_without_comments_texts_and_blank_lines(tmp_path):
         '"""Doc."""\n\nONE = 1  # why\n"""Its\n\nmeaning."""\n\n\ndef f():\n    """Do."""\n    return "#"\n'
     )
     (tmp_path / "one.py").write_text(source)
-    assert Module(tmp_path / "one.py").code == 'ONE = 1\ndef f():\n    return "#"'
+    assert SourceModule(tmp_path / "one.py").code == 'ONE = 1\ndef f():\n    return "#"'
 
 
 def test_imports_for_types_do_not_count_and_those_inside_functions_do(tmp_path):
     (tmp_path / "one.py").write_text(
         "if TYPE_CHECKING:\n    from a import A\nelse:\n    from b import B\ndef f():\n    import c\n"
     )
-    assert set(Module(tmp_path / "one.py").imported) == {"b.B", "c"}
+    assert set(SourceModule(tmp_path / "one.py").imported_names) == {"b.B", "c"}
 
 
 def test_comments_on_the_first_floor_and_any_change_elsewhere_change_nothing(house, edited, identity):
@@ -121,8 +121,8 @@ def test_comments_on_the_first_floor_and_any_change_elsewhere_change_nothing(hou
         edited(path, "\n# another comment\n" if of_numbers else "\nANOTHER_CONSTANT = 1\n")
     assert identity() == before
     now = {"code": before[0], "images": "i"}
-    parts = (Part(1, now),)
-    assert changes("a run", parts, {**now, "code": identity()[0]}, 1, accept=False) == (parts, [])
+    parts = (ProvenancePart(1, now),)
+    assert extend_parts("a run", parts, {**now, "code": identity()[0]}, 1, accept=False) == (parts, [])
 
 
 @pytest.mark.parametrize(
@@ -136,9 +136,9 @@ def test_a_constant_of_the_first_floor_changes_digest_and_keys(file, house, edit
     assert code_before != code_now
     assert numerics != numerics_now
     with pytest.raises(ConfigError, match="made with other code"):
-        changes(
+        extend_parts(
             "a run",
-            (Part(1, {"code": code_before, "images": "i"}),),
+            (ProvenancePart(1, {"code": code_before, "images": "i"}),),
             {"code": code_now, "images": "i"},
             1,
             accept=False,

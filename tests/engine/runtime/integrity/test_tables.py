@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedgrid.engine.federation.format import FORMAT
-from fedgrid.engine.runtime.integrity.tables import read_table, stamped
+from fedgrid.engine.runtime.integrity.tables import read_table, stamp_table
 from fedgrid.engine.runtime.storage.format import METADATA, DamagedFile, OtherVersion
 
 SCHEMA = pa.schema({"round": pa.int32(), "loss": pa.float64()})
@@ -14,7 +14,10 @@ LISTS = pa.table({"counts": pa.array([[1, 0, 2], [], None, [0, 3, 3]], pa.list_(
 
 
 def write(path, table, **metadata):
-    about = {**stamped(table).schema.metadata, **{name.encode(): value for name, value in metadata.items()}}
+    about = {
+        **stamp_table(table).schema.metadata,
+        **{name.encode(): value for name, value in metadata.items()},
+    }
     pq.write_table(table.replace_schema_metadata(about), path, write_page_checksum=True)
     return path
 
@@ -36,7 +39,9 @@ def test_column_that_is_not_known_is_of_a_newer_fedgrid(tmp_path):
 
 
 def test_table_whose_columns_are_not_those_it_names_is_damaged(tmp_path):
-    renamed = TABLE.rename_columns(["round", "lost"]).replace_schema_metadata(stamped(TABLE).schema.metadata)
+    renamed = TABLE.rename_columns(["round", "lost"]).replace_schema_metadata(
+        stamp_table(TABLE).schema.metadata
+    )
     pq.write_table(renamed, tmp_path / "a.parquet")
     with pytest.raises(DamagedFile, match="columns"):
         read_table(tmp_path / "a.parquet", SCHEMA)

@@ -2,14 +2,14 @@
 
 import pytest
 
-from fedgrid.engine.runtime.leases.driver import Keys
+from fedgrid.engine.runtime.leases.driver import LeaseKeys
 
 CLASHES = {
-    "both exclusively": (Keys({"a", "b"}), Keys({"b", "c"}), ["b"]),
-    "exclusively and shared": (Keys({"a"}), Keys(shared={"a", "b"}), ["a"]),
-    "both shared": (Keys(shared={"a"}), Keys(shared={"a"}), []),
-    "other keys": (Keys({"a"}, {"c"}), Keys({"b"}, {"c"}), []),
-    "several": (Keys({"b"}, {"a"}), Keys({"a"}, {"b"}), ["a", "b"]),
+    "both exclusively": (LeaseKeys({"a", "b"}), LeaseKeys({"b", "c"}), ["b"]),
+    "exclusively and shared": (LeaseKeys({"a"}), LeaseKeys(shared={"a", "b"}), ["a"]),
+    "both shared": (LeaseKeys(shared={"a"}), LeaseKeys(shared={"a"}), []),
+    "other keys": (LeaseKeys({"a"}, {"c"}), LeaseKeys({"b"}, {"c"}), []),
+    "several": (LeaseKeys({"b"}, {"a"}), LeaseKeys({"a"}, {"b"}), ["a", "b"]),
 }
 
 

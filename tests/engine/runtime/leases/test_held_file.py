@@ -16,7 +16,7 @@ from fedgrid.engine.runtime.storage.atomic import create_file
 def held(tmp_path, monkeypatch):
     monkeypatch.setattr(held_file, "RENEW_EVERY", 0.001)
     held = HeldFile(tmp_path / "held.json")
-    assert create_file(held.path, held.text())
+    assert create_file(held.path, held.format_text())
     return held
 
 

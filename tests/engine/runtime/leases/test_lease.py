@@ -11,12 +11,19 @@ from threading import Barrier
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError, RunError
-from fedgrid.engine.runtime.leases.driver import LATE, NO_KEYS, Keys, check_driver, find_driver, list_drivers
+from fedgrid.engine.runtime.leases.driver import (
+    LATE,
+    NO_KEYS,
+    LeaseKeys,
+    check_driver,
+    find_driver,
+    list_drivers,
+)
 from fedgrid.engine.runtime.leases.held_file import EXPIRES_AFTER, HeldFile
 from fedgrid.engine.runtime.leases.lease import LOOK_EVERY, Lease
-from fedgrid.engine.runtime.leases.processes import user_name
+from fedgrid.engine.runtime.leases.processes import find_user_name
 from fedgrid.engine.runtime.storage.clock import Clock
-from fedgrid.engine.runtime.storage.remote import connect
+from fedgrid.engine.runtime.storage.remote import open_file_system
 from fedgrid.engine.runtime.storage.storage import Storage
 from tests.chaos.s3_server import Content, serving
 from tests.helpers.time import FakeTime
@@ -25,12 +32,12 @@ LONG_AGO = "00000000000.000000"
 OTHER = "drivers/00000000000000aa.json"
 """Of another driver; its token is less than most."""
 LAST = "drivers/ffffffffffffffff.json"
-RUN = Keys({"the training of digits-fedavg-s0"})
+RUN = LeaseKeys({"the training of digits-fedavg-s0"})
 
 
 @pytest.fixture
 def storage(tmp_path):
-    return Storage.of(tmp_path / "runs")
+    return Storage.from_text(tmp_path / "runs")
 
 
 def lease(storage, what="paper", time=None, keys=RUN):
@@ -76,15 +83,15 @@ def test_lease_names_holder_user_start_and_keys(storage):
     with lease(storage, "paper") as held:
         found = read(storage, f"drivers/{held.token}.json")
         assert names(storage) == [f"drivers/{held.token}.json"]
-    assert (found["pid"], found["what"], found["user"]) == (os.getpid(), "paper", user_name())
+    assert (found["pid"], found["what"], found["user"]) == (os.getpid(), "paper", find_user_name())
     assert found["since"].endswith(" UTC")
     assert found["exclusive"] == ["the grid paper", "the training of digits-fedavg-s0"]
     assert found["shared"] == []
 
 
 def test_drivers_of_other_runs_go_side_by_side(storage):
-    with Lease(storage, "one", Keys({"a"}, {"c"})) as first:
-        with Lease(storage, "two", Keys({"b"}, {"c"})) as second:
+    with Lease(storage, "one", LeaseKeys({"a"}, {"c"})) as first:
+        with Lease(storage, "two", LeaseKeys({"b"}, {"c"})) as second:
             assert {found.what for found in list_drivers(storage)} == {"one", "two"}
             assert first.renew()
             assert second.renew()
@@ -115,27 +122,27 @@ def test_driver_of_a_run_that_another_trains_is_refused(storage, time):
 
 def test_second_driver_of_one_grid_is_refused(storage):
     with (
-        lease(storage, "paper", keys=Keys({"a"})),
+        lease(storage, "paper", keys=LeaseKeys({"a"})),
         pytest.raises(ConfigError, match="is in use: grid paper of .* UTC; wait"),
-        lease(storage, "paper", keys=Keys({"b"})),
+        lease(storage, "paper", keys=LeaseKeys({"b"})),
     ):
         pass
 
 
 CLASHES = {
-    "trained by both": (Keys({"the training of a"}, {"a"}), "works on the training of a;"),
-    "to be deleted": (Keys({"a"}), "needs a;"),
+    "trained by both": (LeaseKeys({"the training of a"}, {"a"}), "works on the training of a;"),
+    "to be deleted": (LeaseKeys({"a"}), "needs a;"),
     "to be deleted and trained anew": (
-        Keys({"a", "the training of a"}),
+        LeaseKeys({"a", "the training of a"}),
         "works on the training of a and 1 more;",
     ),
-    "deleted there": (Keys(shared={"b"}), "works on b;"),
+    "deleted there": (LeaseKeys(shared={"b"}), "works on b;"),
 }
 
 
 @pytest.mark.parametrize(("keys", "reason"), CLASHES.values(), ids=CLASHES)
 def test_refusal_says_what_the_other_driver_does(storage, keys, reason):
-    other = Keys({"the training of a", "b"}, {"a"})
+    other = LeaseKeys({"the training of a", "b"}, {"a"})
     with (
         lease(storage, "paper", keys=other),
         pytest.raises(ConfigError, match=f"UTC, {reason}"),
@@ -306,7 +313,7 @@ def test_lease_that_was_taken_before_an_error_is_given_back(storage, monkeypatch
 
 def test_driver_that_is_gone_is_deleted_by_the_next_renewal_of_another(storage, time):
     with lease(storage, "one", time, NO_KEYS) as held:
-        put(storage, elsewhere(Storage.of(storage.root.parent / "aside")))
+        put(storage, elsewhere(Storage.from_text(storage.root.parent / "aside")))
         for _ in range(5):
             assert held.renew()
             time.seconds += 15
@@ -352,7 +359,7 @@ def test_driver_that_was_stopped_as_it_settled_looks_again(storage, time, monkey
         is_free = look()
         time.seconds += EXPIRES_AFTER
         (storage.root / f"drivers/{held.token}.json").unlink()
-        put(storage, mine(Storage.of(storage.root.parent / "aside")))
+        put(storage, mine(Storage.from_text(storage.root.parent / "aside")))
         return is_free
 
     monkeypatch.setattr(held, "_is_free", stopped)
@@ -429,7 +436,7 @@ class TestUri:
     def test_pyarrow_sends_s3_no_condition_on_a_write(self):
         """The server would refuse the second write. Once this fails, a lease there can be exclusive."""
         with serving(Content()) as uri:
-            remote, path = connect(uri)
+            remote, path = open_file_system(uri)
             for text in (b"first", b"second"):
                 with remote.open_output_stream(f"{path}/x", metadata={"If-None-Match": "*"}) as file:
                     file.write(text)
@@ -459,7 +466,7 @@ class TestUri:
                 time.seconds += EXPIRES_AFTER + 1
                 bucket_file = stored.root / f"drivers/{held.token}.json"
                 bucket_file.unlink()
-                put(stored, elsewhere(Storage.of(stored.root.parent / "aside"), what="second"))
+                put(stored, elsewhere(Storage.from_text(stored.root.parent / "aside"), what="second"))
                 return is_ours
 
             monkeypatch.setattr(HeldFile, "renew", stopped)

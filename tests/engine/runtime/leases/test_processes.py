@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.runtime.leases.processes import has_ended, identity, is_gone, machine, start_time
+from fedgrid.engine.runtime.leases.processes import (
+    has_ended,
+    identify_boot,
+    identify_process,
+    is_gone,
+    read_start_time,
+)
 
 CHECKOUT = Path(__file__).parents[4]
 
@@ -30,9 +36,9 @@ def rename():
 
 
 def test_process_is_gone_once_it_has_ended():
-    assert not is_gone(os.getpid(), start_time(os.getpid()))
+    assert not is_gone(os.getpid(), read_start_time(os.getpid()))
     with running() as process:
-        started = start_time(process.pid)
+        started = read_start_time(process.pid)
         assert not is_gone(process.pid, started)
     assert is_gone(process.pid, started)
 
@@ -47,10 +53,10 @@ def test_process_of_another_start_or_of_an_impossible_number_is_gone(number):
 
 def test_zombie_is_gone():
     with running() as process:
-        started = start_time(process.pid)
+        started = read_start_time(process.pid)
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert start_time(process.pid) == ""
+        assert read_start_time(process.pid) == ""
         assert is_gone(process.pid, started)
 
 
@@ -64,23 +70,23 @@ def test_process_of_another_user_is_not_gone(monkeypatch):
 
 def test_start_time_is_constant_and_grows_with_later_processes():
     with running() as process:
-        assert start_time(process.pid) == start_time(process.pid)
-        assert int(start_time(process.pid)) >= int(start_time(os.getpid())) > 0
-    assert start_time(process.pid) == ""
+        assert read_start_time(process.pid) == read_start_time(process.pid)
+        assert int(read_start_time(process.pid)) >= int(read_start_time(os.getpid())) > 0
+    assert read_start_time(process.pid) == ""
 
 
 @pytest.mark.parametrize("name", [b"a) Z 1 2 3", b"(", b"two words", b"cut amid \xc3", b"\n"])
 def test_process_name_does_not_change_the_start_time(rename, name):
-    before = start_time(os.getpid())
+    before = read_start_time(os.getpid())
     rename(name)
-    assert start_time(os.getpid()) == before
+    assert read_start_time(os.getpid()) == before
 
 
 def test_processes_of_a_machine_agree_on_its_id():
     script = "from fedgrid.engine.runtime.leases.processes import machine; print(machine())"
     command = [sys.executable, "-c", script]
     other = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
-    assert other.stdout.strip() == machine() != ""
+    assert other.stdout.strip() == identify_boot() != ""
 
 
 UNKNOWN = {
@@ -94,9 +100,9 @@ UNKNOWN = {
 
 @pytest.mark.parametrize("changes", UNKNOWN.values(), ids=UNKNOWN)
 def test_end_of_an_unidentified_process_is_unknown(changes):
-    assert has_ended({**identity(), "started": "1", **changes}) is None
+    assert has_ended({**identify_process(), "started": "1", **changes}) is None
 
 
 def test_end_of_a_local_process_is_known():
-    assert has_ended(identity()) is False
-    assert has_ended({**identity(), "started": "1"}) is True
+    assert has_ended(identify_process()) is False
+    assert has_ended({**identify_process(), "started": "1"}) is True

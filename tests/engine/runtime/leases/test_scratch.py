@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.engine.runtime.leases.processes import identity
-from fedgrid.engine.runtime.leases.scratch import HOLDER, delete_abandoned_folders, scratch_folder
+from fedgrid.engine.runtime.leases.processes import identify_process
+from fedgrid.engine.runtime.leases.scratch import HOLDER, create_scratch_folder, delete_abandoned_folders
 from fedgrid.engine.runtime.storage.atomic import PARTIAL
 
 CODE = """
@@ -24,10 +24,10 @@ with scratch_folder(sys.argv[1]) as folder:
 
 
 def test_folder_is_private_and_deleted_at_the_end(tmp_path: Path) -> None:
-    with scratch_folder(tmp_path) as folder:
+    with create_scratch_folder(tmp_path) as folder:
         assert folder.parent == tmp_path
         assert folder.stat().st_mode & 0o777 == 0o700
-    with pytest.raises(KeyError), scratch_folder(tmp_path):
+    with pytest.raises(KeyError), create_scratch_folder(tmp_path):
         raise KeyError
     assert [*tmp_path.iterdir()] == []
 
@@ -37,7 +37,7 @@ def test_folder_of_a_killed_process_is_deleted_by_the_next(tmp_path: Path) -> No
     assert killed.returncode == -signal.SIGKILL
     [left] = tmp_path.iterdir()
     assert (left / "inner" / "file").exists()
-    with scratch_folder(tmp_path) as folder:
+    with create_scratch_folder(tmp_path) as folder:
         assert [*tmp_path.iterdir()] == [folder]
         # It is held.
         delete_abandoned_folders(tmp_path)
@@ -64,8 +64,8 @@ def test_old_empty_folder_of_a_process_killed_at_once_is_deleted(tmp_path: Path)
         None,
         "",
         "[]",
-        json.dumps({**identity(), "pid": 2**22 + 1, "host": "another"}),
-        json.dumps({**identity(), "pid": 2**22 + 1, "machine": "another boot"}),
+        json.dumps({**identify_process(), "pid": 2**22 + 1, "host": "another"}),
+        json.dumps({**identify_process(), "pid": 2**22 + 1, "machine": "another boot"}),
     ],
     ids=("none", "empty", "a list", "another host", "another boot"),
 )

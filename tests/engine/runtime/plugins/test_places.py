@@ -6,9 +6,9 @@ import pytest
 
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.run.failure import in_one_line
+from fedgrid.engine.runtime.run.failure import describe_error
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
@@ -43,25 +43,28 @@ CASES = {
 @pytest.fixture(autouse=True)
 def no_plugins_after():
     yield
-    active.use()
+    active.use_plugins()
 
 
 @pytest.mark.parametrize(("filled", "expected"), CASES.values(), ids=CASES)
 def test_a_failure_names_the_line_of_the_plugin(filled, expected, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(FAILING.format(**filled))
-    active.use([path])
+    active.use_plugins([path])
     given = {"clients": 3, "training": {"rounds": 1}, "algorithm": "failing"}
     events = run_to_end(
-        Session(InProcessPool(), NOWHERE), complete(given, NOWHERE), Storage.of(tmp_path / "runs"), bool
+        Session(InProcessPool(), NOWHERE),
+        complete_config(given, NOWHERE),
+        Storage.from_text(tmp_path / "runs"),
+        bool,
     )
     with pytest.raises((RunError, ValueError)) as failure:
         list(events)
-    message = in_one_line(failure.value)
+    message = describe_error(failure.value)
     assert re.search(expected, message), message
 
 
 def test_a_failure_elsewhere_names_no_plugin():
     with pytest.raises(KeyError) as failure:
         {}[config(seed=1).run_id]
-    assert in_one_line(failure.value).startswith("KeyError: ")
+    assert describe_error(failure.value).startswith("KeyError: ")

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 
 from fedgrid.algorithms.clustering.clusterers import CLUSTERERS
-from fedgrid.algorithms.registry import ALGORITHMS, create
+from fedgrid.algorithms.registry import ALGORITHMS, create_algorithm
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.registry import MODELS
-from fedgrid.engine.federation.own_code import own_code
-from fedgrid.engine.federation.seeds import global_states
+from fedgrid.engine.federation.plugin_calls import plugin_call_context
+from fedgrid.engine.federation.seeds import read_global_states
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.plugins.active import installed
-from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
-from fedgrid.engine.runtime.plugins.plugin import PluginSource, load, read_source
-from fedgrid.engine.runtime.round_cache.key import of_setup
-from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.engine.runtime.plugins.active import load_installed
+from fedgrid.engine.runtime.plugins.plugin import PluginSource, load_plugin, read_source
+from fedgrid.engine.runtime.plugins.run_algorithm import build_algorithm
+from fedgrid.engine.runtime.round_cache.key import digest_setup
+from fedgrid.engine.runtime.run.prepare import prepare_setup
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
@@ -55,7 +55,7 @@ DOC = "    '''Plain averaging.'''"
 @pytest.fixture(autouse=True)
 def no_plugins_after():
     yield
-    active.use()
+    active.use_plugins()
 
 
 @pytest.fixture
@@ -75,35 +75,35 @@ def digest(path):
 
 def config(**values):
     given = {"clients": 3, "training": {"rounds": 2}, "algorithm": "fedavg", **values}
-    return complete(given, NOWHERE)
+    return complete_config(given, NOWHERE)
 
 
 class TestLoading:
     def test_plugin_adds_to_the_registries_and_use_without_it_removes_that(self, write):
-        active.use([write(ALGORITHM), write(CLUSTERER, "two.py"), write(MODEL, "three.py")])
+        active.use_plugins([write(ALGORITHM), write(CLUSTERER, "two.py"), write(MODEL, "three.py")])
         assert ALGORITHMS["own"].title == "OWN"
-        assert create("ocfl-halves", {"clusterer": {"first": 1}}).settings.clusterer.first == 1
+        assert create_algorithm("ocfl-halves", {"clusterer": {"first": 1}}).settings.clusterer.first == 1
         assert MODELS["own-model"].description == "one linear layer"
-        active.use()
+        active.use_plugins()
         assert {"a": ALGORITHMS, "c": CLUSTERERS, "m": MODELS} == BUILT_IN
 
     def test_same_bytes_under_two_names_are_one_plugin(self, write):
-        active.use([write(ALGORITHM), write(ALGORITHM, "copy.py")])
+        active.use_plugins([write(ALGORITHM), write(ALGORITHM, "copy.py")])
         assert "own" in ALGORITHMS
 
     def test_constant_that_a_file_draws_is_the_same_in_each_process_and_moves_no_generator(self, write):
         numbers = "random.random(), np.random.rand(), torch.rand(1).item()"
         text = f"import random\nimport numpy as np\nimport torch\nNUMBERS = {numbers}\n{ALGORITHM}"
-        source, states, drawn = read_source(write(text)), global_states(), []
+        source, states, drawn = read_source(write(text)), read_global_states(), []
         for _ in range(2):
-            load(source)
+            load_plugin(source)
             drawn.append(sys.modules.pop(f"fedgrid_plugin_{source.digest[:16]}").NUMBERS)
         assert drawn[0] == drawn[1]
-        assert global_states() == states
+        assert read_global_states() == states
 
     def test_class_of_a_plugin_is_pickled_by_its_digest(self, write):
         path = write(CLUSTERER)
-        active.use([path])
+        active.use_plugins([path])
         settings = ALGORITHMS["ocfl-halves"].settings
         assert type(settings.clusterer).__module__ == f"fedgrid_plugin_{digest(path)[:16]}"
         assert pickle.loads(pickle.dumps(settings)) == settings
@@ -161,7 +161,7 @@ class TestLoading:
     def test_refused_file_is_named_with_what_is_wrong(self, write, text, named):
         write("x = 1\n", "helper.py")
         with pytest.raises(ConfigError) as caught:
-            active.use([write(text)])
+            active.use_plugins([write(text)])
         assert [part for part in named if part not in str(caught.value)] == []
 
     @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ class TestLoading:
         ],
     )
     def test_model_that_does_not_fit_the_data_is_refused_with_its_line(self, write, size, named):
-        active.use([write(MODEL.replace("width, num_classes))", f"{size}))"))])
+        active.use_plugins([write(MODEL.replace("width, num_classes))", f"{size}))"))])
         with pytest.raises(ConfigError) as caught:
             config(model="own-model")
         for part in ("mine.py, line", "model own-model: ", *named):
@@ -181,29 +181,29 @@ class TestLoading:
     def test_aggregator_of_a_plugin_is_taken_under_any_algorithm_and_is_part_of_the_runs_id(self, write):
         """Krum's scores are 4, 4, 4, 4 and 294, so that it takes the first."""
         path = write(AGGREGATOR)
-        active.use([path])
+        active.use_plugins([path])
         run = config(algorithm={"name": "sattler", "aggregate": {"name": "krum", "attackers": 2}})
         assert run.plugin_digests == (digest(path),)
         assert run.algorithm.aggregate == {"name": "krum", "attackers": 2}
         assert config(algorithm={"name": "sattler", "aggregate": "median"}).plugin_digests == ()
-        aggregate = create("fedavg", {"aggregate": "krum"}).settings.aggregate
+        aggregate = create_algorithm("fedavg", {"aggregate": "krum"}).settings.aggregate
         five = build_updates(dict(enumerate([(1, 0), (2, 1), (3, 0), (2, -1), (10, 10)])))
         assert [vector.tolist() for vector in aggregate.of(five, [range(5)])] == [[1, 0]]
-        active.use()
+        active.use_plugins()
         with pytest.raises(ConfigError, match="unknown aggregator 'krum'"):
             config(algorithm={"name": "fedavg", "aggregate": "krum"})
 
     def test_draws_of_a_plugins_clusterer_in_an_algorithm_of_the_package_are_its_own_too(self, write):
-        active.use([write(f"{CLUSTERER}# Loaded under this name only.")])
+        active.use_plugins([write(f"{CLUSTERER}# Loaded under this name only.")])
         drawn = []
         for name in ("ocfl-halves", "ocfl-halves", "ocfl-kmeans"):
-            with own_code(create(name), "step", np.random.default_rng(0)):
+            with plugin_call_context(create_algorithm(name), "step", np.random.default_rng(0)):
                 drawn.append(np.random.rand())  # noqa: NPY002
         assert drawn[0] == drawn[1] != drawn[2]
 
     def test_missing_file_is_named(self):
         with pytest.raises(ConfigError, match=r"nowhere\.py"):
-            active.use(["nowhere.py"])
+            active.use_plugins(["nowhere.py"])
 
     @pytest.mark.parametrize(
         ("text", "taken", "named"),
@@ -219,13 +219,13 @@ class TestLoading:
     def test_name_of_the_package_is_refused(self, write, text, taken, named):
         name = named.split("'")[1]
         with pytest.raises(ConfigError) as caught:
-            active.use([write(text.replace(taken, f'"{name}"'))])
+            active.use_plugins([write(text.replace(taken, f'"{name}"'))])
         for part in (named, "mine.py", "fedgrid"):
             assert part in str(caught.value)
 
     def test_name_of_another_plugin_is_refused_and_both_are_named(self, write):
         with pytest.raises(ConfigError) as caught:
-            active.use([write(ALGORITHM, "one.py"), write(change_digest(ALGORITHM), "two.py")])
+            active.use_plugins([write(ALGORITHM, "one.py"), write(change_digest(ALGORITHM), "two.py")])
         for part in ("algorithm 'own'", "one.py", "two.py"):
             assert part in str(caught.value)
 
@@ -233,7 +233,7 @@ class TestLoading:
 class TestRuns:
     def test_runs_with_nothing_from_a_plugin_keep_their_ids(self, write):
         before = [run.run_id for run in load_grid("quickstart", {}, [], NOWHERE).runs]
-        active.use([write(ALGORITHM), write(CLUSTERER, "two.py"), write(MODEL, "three.py")])
+        active.use_plugins([write(ALGORITHM), write(CLUSTERER, "two.py"), write(MODEL, "three.py")])
         assert [run.run_id for run in load_grid("quickstart", {}, [], NOWHERE).runs] == before
         assert before[0] == "acce5a83554f"
 
@@ -247,7 +247,7 @@ class TestRuns:
             write(CLUSTERER, "two.py"),
             write(MODEL, "three.py"),
         ]
-        active.use(paths)
+        active.use_plugins(paths)
         assert config().plugin_digests == ()
         assert config(algorithm="own").plugin_digests == (digest(own),)
         assert config(algorithm="ocfl-halves").plugin_digests == (digest(halves),)
@@ -257,7 +257,7 @@ class TestRuns:
             write(LOCAL, "local.py"),
             write(DATASET, "data.py"),
         ]
-        active.use([*paths, *others])
+        active.use_plugins([*paths, *others])
         assert config(split="own-split").plugin_digests == (digest(split),)
         assert config(algorithm={"name": "fedavg", "local": "own-local"}).plugin_digests == (digest(local),)
         assert config(dataset="own-data").plugin_digests == (digest(data),)
@@ -276,31 +276,31 @@ class TestRuns:
             "ALGORITHMS = [AlgorithmEntry('using', 'U', 'halves', 'ours', Ocfl, settings)]\n",
             "using.py",
         )
-        active.use([clusterer, using])
+        active.use_plugins([clusterer, using])
         assert set(config(algorithm="using").plugin_digests) == {digest(clusterer), digest(using)}
 
     def test_changed_source_is_another_run_with_rounds_of_its_own(self, write):
-        active.use([write(MODEL)])
+        active.use_plugins([write(MODEL)])
         before = config(model="own-model")
-        active.use([write(change_digest(MODEL))])
+        active.use_plugins([write(change_digest(MODEL))])
         after = config(model="own-model")
         assert before.run_id != after.run_id
         assert before.shared_prefix != after.shared_prefix
-        keys = {of_setup(prepare(run, NOWHERE)[0], "cpu") for run in (before, after)}
+        keys = {digest_setup(prepare_setup(run, NOWHERE)[0], "cpu") for run in (before, after)}
         assert len(keys) == 2
 
     def test_run_gets_the_version_that_it_names_whatever_was_loaded_last(self, write):
-        active.use([write(ALGORITHM)])
+        active.use_plugins([write(ALGORITHM)])
         old = config(algorithm="own")
-        active.use([write(ALGORITHM.replace("FedOpt)", "FedOpt, metaclass=type(FedOpt))"))])
+        active.use_plugins([write(ALGORITHM.replace("FedOpt)", "FedOpt, metaclass=type(FedOpt))"))])
         new = config(algorithm="own")
-        assert type(algorithm_of(old)).__module__ != type(algorithm_of(new)).__module__
-        assert type(algorithm_of(old)).__module__.endswith(old.plugin_digests[0][:16])
+        assert type(build_algorithm(old)).__module__ != type(build_algorithm(new)).__module__
+        assert type(build_algorithm(old)).__module__.endswith(old.plugin_digests[0][:16])
 
     def test_unknown_digest_is_refused_with_what_to_do(self):
         run = config().model_copy(update={"plugin_digests": ("0" * 64,)})
         with pytest.raises(ConfigError, match=r"000000000000.*--plugin"):
-            algorithm_of(run)
+            build_algorithm(run)
 
     def test_digests_cannot_be_given(self):
         with pytest.raises(ConfigError, match="plugin_digests"):
@@ -315,7 +315,7 @@ class TestRuns:
         session, storage = Session(InProcessPool(), NOWHERE), Storage(tmp_path / "runs")
         sizes = []
         for text in (MODEL, wider, MODEL):
-            active.use([write(text)])
+            active.use_plugins([write(text)])
             run = config(model="own-model")
             for _ in run_to_end(session, run, storage, lambda: False):
                 pass
@@ -352,16 +352,16 @@ def install(tmp_path, monkeypatch):
 def _forget_package():
     for name in [name for name in sys.modules if name.startswith("own_package")]:
         del sys.modules[name]
-    installed.cache_clear()
+    load_installed.cache_clear()
 
 
 @pytest.mark.filterwarnings("ignore")
 class TestInstalled:
     def test_entry_points_are_in_use_without_being_named(self, install):
         install(PACKAGE)
-        active.use()
+        active.use_plugins()
         assert ALGORITHMS["own"].title == "OWN"
-        [source] = active.sources(config(algorithm="own").plugin_digests)
+        [source] = active.list_sources(config(algorithm="own").plugin_digests)
         assert (source.name, source.code) == ("own-package 1.2", None)
 
     @pytest.mark.parametrize("changed", ["own_package/__init__.py", "own_package-1.2.dist-info/METADATA"])
@@ -369,28 +369,28 @@ class TestInstalled:
         ids = set()
         for files in (PACKAGE, {changed: PACKAGE[changed].replace("1.2", "1.3") + "\n"}):
             install(files)
-            active.use()
+            active.use_plugins()
             ids.add(config(algorithm="own").run_id)
         assert len(ids) == 2
 
     def test_package_and_file_with_one_name_are_refused_and_both_named(self, install, write):
         install(PACKAGE)
         with pytest.raises(ConfigError) as caught:
-            active.use([write(ALGORITHM)])
+            active.use_plugins([write(ALGORITHM)])
         assert "own-package 1.2" in str(caught.value)
         assert "mine.py" in str(caught.value)
 
     def test_package_that_cannot_be_imported_is_named(self, install):
         install({**PACKAGE, "own_package/algorithms.py": "import nothing_like_this\n"})
         with pytest.raises(ConfigError, match=r"own-package 1\.2.*nothing_like_this"):
-            active.use()
-        installed.cache_clear()
+            active.use_plugins()
+        load_installed.cache_clear()
         install(PACKAGE)
 
     def test_machine_without_the_package_says_so(self):
-        active.know([PluginSource("own-package 1.2", "1" * 64, None)])
+        active.register_sources([PluginSource("own-package 1.2", "1" * 64, None)])
         with pytest.raises(ConfigError, match=r"own-package 1\.2"):
-            active.activate(["1" * 64])
+            active.activate_plugins(["1" * 64])
 
 
 def test_source_is_read_and_not_executed(write):

@@ -8,4 +8,4 @@ from fedgrid.engine.runtime.storage import atomic
 @pytest.fixture(autouse=True)
 def unflushed(monkeypatch):
     """Write files without waiting for the disk."""
-    monkeypatch.setattr(atomic, "flush", lambda path: None)
+    monkeypatch.setattr(atomic, "flush_to_disk", lambda path: None)

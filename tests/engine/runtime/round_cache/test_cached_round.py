@@ -11,7 +11,7 @@ from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.round_cache import cached_round
 from fedgrid.engine.runtime.round_cache.cached_round import CachedRound
-from fedgrid.engine.runtime.round_cache.files import FOLDER, CacheOptions, RoundCache, kept
+from fedgrid.engine.runtime.round_cache.files import FOLDER, CacheOptions, RoundCache, list_entries
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from tests.helpers.small_runs import (
@@ -117,7 +117,7 @@ class TestNoNumberChanges:
             run = build_early_run(algorithm)
             play(run, tmp_path, cache=CacheOptions(limit))
             assert find_differing(run, tmp_path) == [], algorithm
-            assert sum(entry.size for entry in kept(Storage.of(tmp_path))) <= limit
+            assert sum(entry.size for entry in list_entries(Storage.from_text(tmp_path))) <= limit
 
 
 class TestWhoTrains:
@@ -196,17 +196,17 @@ class TestWhoTrains:
         play(config(), tmp_path)
         opened = Session(InProcessPool(), NOWHERE, cache=CACHE)
         for run in (config(seed=1), config("sattler"), config("briggs", seed=2), config("ocfl-kmeans")):
-            for _ in range(opened.open(run, Storage.of(tmp_path)), ROUNDS):
+            for _ in range(opened.open(run, Storage.from_text(tmp_path)), ROUNDS):
                 opened.next_round()
             assert find_differing(run, tmp_path) == []
 
     def test_a_session_that_writes_behind_has_shared_all_once_it_has_settled(self, tmp_path):
         """When another run is opened, say, after two rounds."""
         opened = Session(InProcessPool(), NOWHERE, write_behind=True, cache=CACHE)
-        opened.open(config(), Storage.of(tmp_path))
+        opened.open(config(), Storage.from_text(tmp_path))
         for _ in range(2):
             opened.next_round()
-        opened.open(config("sattler"), Storage.of(tmp_path))
+        opened.open(config("sattler"), Storage.from_text(tmp_path))
         assert locks(tmp_path) == []
         for _ in range(ROUNDS):
             opened.next_round()
@@ -217,7 +217,7 @@ class TestWhoTrains:
 
     def test_without_a_cache_nothing_is_written_or_read(self, tmp_path):
         play(config(), tmp_path, cache=None)
-        assert kept(Storage.of(tmp_path)) == []
+        assert list_entries(Storage.from_text(tmp_path)) == []
         assert not (tmp_path / FOLDER).exists()
         play(config(), tmp_path)
         run = config("sattler")
@@ -314,7 +314,9 @@ class TestWhatARoundIs:
 
     @pytest.fixture
     def shared(self, tmp_path):
-        return lambda setup="setup": RoundCache(Storage.of(tmp_path), "shared_prefix", "one", CACHE, setup)
+        return lambda setup="setup": RoundCache(
+            Storage.from_text(tmp_path), "shared_prefix", "one", CACHE, setup
+        )
 
     def reports(self, shared, sent=SENT, models=(7, 8), rounds_done=2, evaluate=False, memories=None):
         """Return which clients trained, and what the clients chose."""
@@ -322,7 +324,7 @@ class TestWhatARoundIs:
         models = tuple(np.array([value], np.float32) for value in models)
         pool = Chooser()
         with CachedRound(tasks, models, memories or {}, pool, rounds_done, Stopwatch(), shared) as work:
-            reports = work.reports()
+            reports = work.collect_reports()
         shared.settle()
         return pool.trained, [report.chosen for report in reports]
 
@@ -363,7 +365,7 @@ class TestWhatARoundIs:
         assert self.reports(shared(), alike[:1])[0] == [3]
 
     def test_large_replies_are_not_kept(self, shared, monkeypatch):
-        monkeypatch.setattr(cached_round, "SMALL", 3)
+        monkeypatch.setattr(cached_round, "SMALL_UPDATE_BYTES", 3)
         self.reports(shared())
         assert self.reports(shared(), ((3, (0, 1)), (2, (1, 0))))[0] == [3, 2]
 

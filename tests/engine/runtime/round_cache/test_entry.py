@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 from safetensors.numpy import load, save
 
-from fedgrid.engine.runtime.round_cache.files import CacheEntry, decode, encode
-from fedgrid.engine.runtime.storage.sealed_arrays import ABOUT, CHECKSUM, Damaged, about_arrays
+from fedgrid.engine.runtime.round_cache.files import CacheEntry, decode_entry, encode_entry
+from fedgrid.engine.runtime.storage.sealed_arrays import ABOUT, CHECKSUM, DamagedArrays, read_description
 
 NAME = "000002-1f3870be274f-mean"
 SMALL = CacheEntry(
@@ -37,8 +37,8 @@ def bits(entry):
 
 def is_damaged(data, name=NAME):
     try:
-        return bits(decode(data, name)) != bits(SMALL) and "read as another"
-    except Damaged:
+        return bits(decode_entry(data, name)) != bits(SMALL) and "read as another"
+    except DamagedArrays:
         return True
 
 
@@ -47,18 +47,18 @@ def is_damaged(data, name=NAME):
 @example({"transposed": ROWS.T, "strided": ROWS[::2, ::-1], "one": np.array(5e-324)}, "a 'b'", inf)
 def test_random_entries_come_back(arrays, computed_by, seconds):
     entry = CacheEntry(arrays, computed_by, seconds, seconds / 7, "a1")
-    assert bits(decode(encode(entry, NAME), NAME)) == bits(entry)
+    assert bits(decode_entry(encode_entry(entry, NAME), NAME)) == bits(entry)
 
 
 def test_entry_is_a_safetensors_file_whose_first_bytes_describe_it():
-    whole = encode(SMALL, NAME)
+    whole = encode_entry(SMALL, NAME)
     assert load(whole)["usable_K"].tolist() == [True, False]
-    long = encode(replace(SMALL, arrays={"mean_P": np.ones(100_000, np.float32)}), NAME)
-    assert about_arrays(long[:1024])["cost"] == 12.5
+    long = encode_entry(replace(SMALL, arrays={"mean_P": np.ones(100_000, np.float32)}), NAME)
+    assert read_description(long[:1024])["cost"] == 12.5
 
 
 class TestDamage:
-    WHOLE = encode(SMALL, NAME)
+    WHOLE = encode_entry(SMALL, NAME)
 
     def test_every_flipped_bit_cut_hole_and_added_byte_is_noticed_or_changes_nothing(self):
         for position in range(8 * len(self.WHOLE)):
@@ -72,7 +72,7 @@ class TestDamage:
         assert is_damaged(self.WHOLE + b"\0") is True
 
     def test_checksum_covers_names_types_shapes_values_and_description(self):
-        about, arrays = about_arrays(self.WHOLE), load(self.WHOLE)
+        about, arrays = read_description(self.WHOLE), load(self.WHOLE)
         gram = arrays["gram_KK"]
         for changed in (
             {"gram": gram},
@@ -94,6 +94,6 @@ class TestDamage:
     def test_bytes_that_are_no_entry_have_no_description(self, header):
         for length in (len(header), 2**40, 2**64 - 1):
             data = length.to_bytes(8, "little") + header
-            for read in (about_arrays, lambda data: decode(data, NAME)):
-                with pytest.raises(Damaged):
+            for read in (read_description, lambda data: decode_entry(data, NAME)):
+                with pytest.raises(DamagedArrays):
                     read(data)

@@ -15,8 +15,8 @@ from fedgrid.engine.runtime.round_cache.files import (
     CacheOptions,
     RoundCache,
     StoredFile,
-    drop,
-    kept,
+    delete_entries,
+    list_entries,
     make_room,
 )
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -27,7 +27,7 @@ NAME = "000003-ab12-reports"
 
 @pytest.fixture
 def storage(tmp_path):
-    return Storage.of(tmp_path / "runs")
+    return Storage.from_text(tmp_path / "runs")
 
 
 def cache(storage, run_id="one", shared_prefix=SHARED_PREFIX, limit=None):
@@ -44,11 +44,11 @@ def path_of(storage, name=NAME, shared_prefix=SHARED_PREFIX):
 
 def names(storage):
     """Return the names of the entries that are kept."""
-    return {one.file.rsplit("/", 1)[1].removesuffix(".safetensors") for one in kept(storage)}
+    return {one.file.rsplit("/", 1)[1].removesuffix(".safetensors") for one in list_entries(storage)}
 
 
 def total(storage):
-    return sum(one.size for one in kept(storage))
+    return sum(one.size for one in list_entries(storage))
 
 
 @pytest.fixture
@@ -109,8 +109,8 @@ class TestWhatCanBeWrong:
         run = cache(storage)
         run.write(NAME, entry())
         assert run.read(NAME) is None
-        claim = run.lock("000003-ab12")
-        assert claim.take()
+        claim = run.make_lock("000003-ab12")
+        assert claim.try_take()
         claim.release()
         assert run.warnings
         assert all(str(path_of(storage)) in warning for warning in run.warnings)
@@ -146,17 +146,17 @@ class TestKept:
         for shared_prefix in ("mnist-s1", "mnist-s10"):
             for number in (1, 2):
                 cache(storage, shared_prefix=shared_prefix).write(f"00000{number}-ab-reports", entry())
-        assert {(one.shared_prefix, one.round) for one in kept(storage)} == {
+        assert {(one.shared_prefix, one.round) for one in list_entries(storage)} == {
             (shared_prefix, number) for shared_prefix in ("mnist-s1", "mnist-s10") for number in (1, 2)
         }
-        assert {one.shared_prefix for one in kept(storage, "mnist-s1")} == {"mnist-s1"}
-        assert kept(storage, "mnist-s") == []
+        assert {one.shared_prefix for one in list_entries(storage, "mnist-s1")} == {"mnist-s1"}
+        assert list_entries(storage, "mnist-s") == []
 
     def test_what_is_no_entry_is_not_listed(self, storage):
         run = cache(storage)
         run.write(NAME, entry())
-        claim = run.lock("000003-ab12")
-        claim.take()
+        claim = run.make_lock("000003-ab12")
+        claim.try_take()
         folder = path_of(storage).parent
         for other in (
             "notes.txt",
@@ -176,7 +176,7 @@ class TestKept:
         run = cache(storage)
         for name in ("000001-ab-reports", "000001-ab-mean-1f", "000002-cd-reports"):
             run.write(name, entry())
-        drop(storage, [one for one in kept(storage) if one.is_state])
+        delete_entries(storage, [one for one in list_entries(storage) if one.is_state])
         assert names(storage) == {"000001-ab-reports", "000002-cd-reports"}
         assert run.read("000001-ab-mean-1f") is None
 
@@ -202,7 +202,7 @@ def limit_writes(monkeypatch, storage, quota, number):
 
 
 def rounds(storage):
-    return {one.round for one in kept(storage)}
+    return {one.round for one in list_entries(storage)}
 
 
 class TestLimit:
@@ -218,7 +218,7 @@ class TestLimit:
     def test_where_it_is_enough_nothing_goes(self, storage):
         keep(cache(storage), 10)
         exactly = total(storage)
-        drop(storage, kept(storage))
+        delete_entries(storage, list_entries(storage))
         keep(cache(storage, limit=exactly), 10)
         assert rounds(storage) == set(range(1, 11))
         assert make_room(storage, exactly)
@@ -262,7 +262,7 @@ class TestLimit:
     def test_cache_evicts_the_oldest_where_the_disk_fills(self, storage, disk):
         run = cache(storage)
         keep(run, 2)
-        [size, _] = [one.size for one in kept(storage)]
+        [size, _] = [one.size for one in list_entries(storage)]
         disk.free = disk.total // 20
         run.write("000003-ab-reports", entry(*np.zeros(250)))
         assert rounds(storage) == {2, 3}
@@ -293,10 +293,10 @@ class TestLimit:
         run = cache(storage)
         disk.total, disk.free = 40_000, 40_000
         keep(run, 4)
-        assert run.give_way()
+        assert run.evict_headroom()
         assert rounds(storage) == {3, 4}
-        assert run.give_way()
-        assert not run.give_way()
+        assert run.evict_headroom()
+        assert not run.evict_headroom()
         assert run.warnings == []
 
 

@@ -18,7 +18,7 @@ from fedgrid.engine.federation.training.settings import Schedule, Training
 from fedgrid.engine.federation.uplink.steps import Clip, Noise, Quantise, TopK
 from fedgrid.engine.runtime.plugins.plugin import PluginSource
 from fedgrid.engine.runtime.round_cache import key
-from fedgrid.engine.runtime.round_cache.key import Digests, digest, of_setup, of_task
+from fedgrid.engine.runtime.round_cache.key import ArrayDigests, compute_digest, digest_setup, digest_task
 
 
 def image_set(seed, num_images=4):
@@ -76,27 +76,27 @@ class TestImages:
         held = image_set(1)
         images = np.zeros((8, *held.images.shape[1:]), np.uint8)
         images[::2] = held.images
-        assert digest(ImageSet(images[::2], np.asfortranarray(held.labels))) == digest(held)
+        assert compute_digest(ImageSet(images[::2], np.asfortranarray(held.labels))) == compute_digest(held)
 
     @pytest.mark.parametrize("change", [other_pixel, other_label, other_order, fewer, on_their_side])
     def test_digest_changes_with_every_image_and_label(self, change):
-        assert digest(change(image_set(1))) != digest(image_set(1))
+        assert compute_digest(change(image_set(1))) != compute_digest(image_set(1))
 
 
 CPU = {"device": "cpu"}
-EXPECTED = of_setup(setup(), CPU)
+EXPECTED = digest_setup(setup(), CPU)
 
 
 class TestSetup:
     def test_equal_setups_have_equal_digests(self):
-        assert of_setup(setup(), CPU) == EXPECTED
+        assert digest_setup(setup(), CPU) == EXPECTED
 
     def test_digest_changes_with_the_device(self):
-        assert of_setup(setup(), {**CPU, "gpu": "H100"}) != EXPECTED
+        assert digest_setup(setup(), {**CPU, "gpu": "H100"}) != EXPECTED
 
     def test_digest_changes_with_code_and_library_versions(self, monkeypatch):
-        monkeypatch.setattr(key, "_numerics", lambda: ("another version",))
-        assert of_setup(setup(), CPU) != EXPECTED
+        monkeypatch.setattr(key, "_list_numerics", lambda: ("another version",))
+        assert digest_setup(setup(), CPU) != EXPECTED
 
 
 def task(**changes):
@@ -115,8 +115,8 @@ def task(**changes):
 
 
 def of(task, models=("a", "b"), memory=None):
-    payload = {name: digest(array) for name, array in task.order.payload.items()}
-    return of_task(task, models, payload, memory)
+    payload = {name: compute_digest(array) for name, array in task.order.payload.items()}
+    return digest_task(task, models, payload, memory)
 
 
 class Rule(LocalRule):
@@ -161,9 +161,9 @@ class TestEveryFieldCounts:
 
     @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: type(example).__name__)
     def test_another_value_gives_another_digest(self, example):
-        assert digest(copy(example)) == digest(example)
-        others = [digest(changed(example, name)) for name in field_names(type(example))]
-        assert len({digest(example), *others}) == 1 + len(others)
+        assert compute_digest(copy(example)) == compute_digest(example)
+        others = [compute_digest(changed(example, name)) for name in field_names(type(example))]
+        assert len({compute_digest(example), *others}) == 1 + len(others)
 
     @pytest.mark.parametrize("name", sorted({*field_names(TrainTask)} - {"order"}))
     def test_every_field_of_a_task_changes_its_digest(self, name):
@@ -194,7 +194,7 @@ class TestTask:
 
     def test_unknown_type_is_refused(self):
         with pytest.raises(TypeError, match="no digest of a object"):
-            digest({"x": object()})
+            compute_digest({"x": object()})
 
 
 class TestCode:
@@ -204,35 +204,35 @@ class TestCode:
         for plugin in ("0123456789abcdef", "fedcba9876543210"):
             name = f"{PLUGIN_MODULE}{plugin}"
             sys.modules[name] = type(sys)(name)
-            digests.append(digest(type("Mine", (LocalRule,), {"__module__": name})()))
+            digests.append(compute_digest(type("Mine", (LocalRule,), {"__module__": name})()))
         assert digests[0] != digests[1]
 
 
 class TestModels:
     def test_models_with_the_same_bits_have_the_same_digest(self):
         first = np.array([0.0, 1.5, np.nan], np.float32)
-        assert Digests().of([first, first.copy()]) == [digest(first)] * 2
+        assert ArrayDigests().digest_arrays([first, first.copy()]) == [compute_digest(first)] * 2
 
     def test_models_that_differ_in_one_bit_have_different_digests(self):
         first = np.array([0.0, 1.5], np.float32)
         others = [np.array(entries, np.float32) for entries in ([-0.0, 1.5], [0.0, 1.5000001], [1.5, 0.0])]
-        assert digest(first) not in Digests().of(others)
+        assert compute_digest(first) not in ArrayDigests().digest_arrays(others)
 
     def test_digest_of_an_array_in_use_is_computed_once(self, monkeypatch):
         """The models that a round ends with are those that the next one begins with."""
         looked_at = []
-        monkeypatch.setattr(key, "digest", lambda model: looked_at.append(model) or "digest")
+        monkeypatch.setattr(key, "compute_digest", lambda model: looked_at.append(model) or "digest")
         first, second = np.zeros(2, np.float32), np.ones(2, np.float32)
-        digests = Digests()
-        digests.of([first])
-        digests.of([second, first])
-        digests.of([second])
+        digests = ArrayDigests()
+        digests.digest_arrays([first])
+        digests.digest_arrays([second, first])
+        digests.digest_arrays([second])
         assert [model.tolist() for model in looked_at] == [[0, 0], [1, 1]]
 
     def test_digest_of_a_deleted_array_is_never_reused(self):
         """Whose place in memory a new one may have."""
-        digests = Digests()
+        digests = ArrayDigests()
         for value in range(50):
             model = np.full(1000, value, np.float32)
-            assert digests.of([model]) == [digest(np.full(1000, value, np.float32))]
+            assert digests.digest_arrays([model]) == [compute_digest(np.full(1000, value, np.float32))]
             del model

@@ -13,7 +13,7 @@ import pytest
 
 from fedgrid.engine.runtime.leases import held_file
 from fedgrid.engine.runtime.leases.held_file import EXPIRES_AFTER
-from fedgrid.engine.runtime.leases.processes import machine, start_time
+from fedgrid.engine.runtime.leases.processes import identify_boot, read_start_time
 from fedgrid.engine.runtime.round_cache.lock import RoundLock
 
 CHECKOUT = Path(__file__).parents[4]
@@ -27,7 +27,13 @@ def path(tmp_path):
 def holder(**changes):
     """Return what a lock file of this process contains, with changes."""
     pid = os.getpid()
-    mine = {"token": "other", "host": node(), "machine": machine(), "pid": pid, "started": start_time(pid)}
+    mine = {
+        "token": "other",
+        "host": node(),
+        "machine": identify_boot(),
+        "pid": pid,
+        "started": read_start_time(pid),
+    }
     return {**mine, **changes}
 
 
@@ -42,7 +48,7 @@ def put(path, text):
 
 def taken(path):
     lock = RoundLock(path)
-    assert lock.take()
+    assert lock.try_take()
     return lock
 
 
@@ -63,17 +69,17 @@ def run(script, path):
 class TestOneHolder:
     def test_first_holds_the_lock_until_release(self, path):
         first, second = RoundLock(path), RoundLock(path)
-        assert first.take()
-        assert first.take(), "it holds it still"
-        assert not second.take()
-        assert (first.held, second.held) == (True, False)
+        assert first.try_take()
+        assert first.try_take(), "it holds it still"
+        assert not second.try_take()
+        assert (first.is_held, second.is_held) == (True, False)
         second.release()
-        assert not RoundLock(path).take(), "a release without the lock does nothing"
+        assert not RoundLock(path).try_take(), "a release without the lock does nothing"
         first.release()
-        assert not first.held
-        assert second.take()
+        assert not first.is_held
+        assert second.try_take()
         first.release()
-        assert not RoundLock(path).take(), "nor does a second one"
+        assert not RoundLock(path).try_take(), "nor does a second one"
         second.release()
         assert list(path.parent.iterdir()) == []
 
@@ -107,7 +113,7 @@ class TestRaces:
         def work(_):
             lock = RoundLock(path)
             together.wait()
-            took = lock.take()
+            took = lock.try_take()
             together.wait()
             lock.release()
             return took
@@ -143,7 +149,7 @@ class TestLocalHolders:
     def test_hanging_local_holder_loses_the_lock(self, path, time):
         put(path, holder(renewed=f"{time.seconds - EXPIRES_AFTER - 0.1:020.6f}"))
         lock = RoundLock(path, time.clock)
-        assert lock.take()
+        assert lock.try_take()
         lock.release()
 
 
@@ -157,11 +163,11 @@ UNKNOWN = {
 def test_unknown_holder_keeps_the_lock_until_it_expires(path, time, found):
     put(path, found)
     lock = RoundLock(path, time.clock)
-    assert not lock.take()
+    assert not lock.try_take()
     time.seconds += EXPIRES_AFTER
-    assert not lock.take()
+    assert not lock.try_take()
     time.seconds += 0.1
-    assert lock.take()
+    assert lock.try_take()
     assert json.loads(path.read_text())["pid"] == os.getpid()
     lock.release()
     assert not path.exists()
@@ -185,7 +191,7 @@ class TestUnwritableFolder:
         blocked.parent.mkdir(parents=True, exist_ok=True)
         blocked.write_text("a file")
         locks = [taken(path), taken(path)]
-        assert all(lock.held for lock in locks)
+        assert all(lock.is_held for lock in locks)
         for lock in locks:
             lock.release()
             lock.release()
@@ -205,7 +211,7 @@ class TestCreation:
         with monkeypatch.context() as patch:
             patch.setattr(os, "link", killed)
             with pytest.raises(KeyboardInterrupt):
-                RoundLock(path).take()
+                RoundLock(path).try_take()
         assert content[0]["pid"] == os.getpid()
         assert list(path.parent.iterdir()) == []
 
@@ -215,8 +221,8 @@ class TestCreation:
 
         monkeypatch.setattr(os, "link", refused)
         first, second = RoundLock(path), RoundLock(path)
-        assert first.take()
-        assert not second.take()
+        assert first.try_take()
+        assert not second.try_take()
         assert json.loads(path.read_text())["pid"] == os.getpid()
         first.release()
         assert list(path.parent.iterdir()) == []

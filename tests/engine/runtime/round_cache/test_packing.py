@@ -19,7 +19,7 @@ from fedgrid.engine.federation.clients.messages import (
 from fedgrid.engine.federation.clients.process import PeakMemory
 from fedgrid.engine.federation.clients.stopwatch import Stopwatch
 from fedgrid.engine.federation.training.confusion import Counts
-from fedgrid.engine.runtime.round_cache.files import CacheEntry, decode, encode
+from fedgrid.engine.runtime.round_cache.files import CacheEntry, decode_entry, encode_entry
 from fedgrid.engine.runtime.round_cache.packing import (
     pack_replies,
     pack_reports,
@@ -59,7 +59,7 @@ def task(client, candidates=(0,)):
 
 def through_the_cache(arrays):
     """Return arrays as another run finds them."""
-    return decode(encode(CacheEntry(arrays, "one", 0.0, 0.0), "name"), "name").arrays
+    return decode_entry(encode_entry(CacheEntry(arrays, "one", 0.0, 0.0), "name"), "name").arrays
 
 
 def returned(reports, tasks=None, remembers=(), asked=None):
@@ -162,7 +162,7 @@ class KnownTests:
 def known_tests(reports):
     """Return the tests of a round in which clients test like this."""
     served = Served((), np.zeros(len(reports), np.int64))
-    return client_round.ClientRound([], (), {}, KnownTests(reports), 0, Stopwatch()).test(
+    return client_round.ClientRound([], (), {}, KnownTests(reports), 0, Stopwatch()).test_models(
         served, {}, range(9)
     )
 

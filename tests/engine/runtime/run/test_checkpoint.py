@@ -6,7 +6,7 @@ import pytest
 from fedgrid.algorithms.contract.base import State
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.run import checkpoint
-from fedgrid.engine.runtime.run.checkpoint import state_name
+from fedgrid.engine.runtime.run.checkpoint import name_state_file
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.manifest import Manifest
@@ -44,7 +44,7 @@ def described(kept):
 def save(folder, run_state, before=None):
     """Write the files of a state that `before` does not have; return the manifest with both states."""
     before = before or Manifest("", 9)
-    files = checkpoint.files_of(run_state)
+    files = checkpoint.build_state_files(run_state)
     entries = Storage(folder).put(
         {name: content for name, content in files.items() if name not in before.files}
     )
@@ -70,14 +70,14 @@ ARRAYS = {
 @pytest.mark.parametrize("arrays", ARRAYS.values(), ids=ARRAYS)
 def test_progress_round_trips_bit_identically(tmp_path, arrays):
     saved = progress(arrays=arrays, memories={2: {"optimizer": vector(1, 2, 3)}, 0: {"optimizer": vector(4)}})
-    assert described(checkpoint.load(tmp_path, 1, save(tmp_path, saved))) == described(saved)
+    assert described(checkpoint.load_state(tmp_path, 1, save(tmp_path, saved))) == described(saved)
 
 
 def test_loaded_progress_saves_to_the_same_bytes(tmp_path):
     memories = {1: {"optimizer": vector(1)}, 0: ARRAYS["several"]}
     saved = save(tmp_path, progress(arrays=ARRAYS["several"], memories=memories))
     (tmp_path / "again").mkdir()
-    assert save(tmp_path / "again", checkpoint.load(tmp_path, 1, saved)) == saved
+    assert save(tmp_path / "again", checkpoint.load_state(tmp_path, 1, saved)) == saved
     assert len(saved.files) == 3
 
 
@@ -87,7 +87,7 @@ def test_models_that_are_strided_views_round_trip(tmp_path):
     table.setflags(write=False)
     state = State((table[1, :2], table[0, ::2]), np.zeros(3, np.int64))
     saved = RunState(1, state, {0: {"optimizer": table[:, 1]}}, {0: 1})
-    assert described(checkpoint.load(tmp_path, 1, save(tmp_path, saved))) == described(saved)
+    assert described(checkpoint.load_state(tmp_path, 1, save(tmp_path, saved))) == described(saved)
 
 
 def flip(path):
@@ -99,9 +99,9 @@ def flip(path):
 @pytest.mark.parametrize("damage", [flip, lambda path: path.unlink()])
 def test_damaged_state_is_named(tmp_path, damage):
     saved = save(tmp_path, progress(1))
-    damage(tmp_path / state_name(1))
+    damage(tmp_path / name_state_file(1))
     with pytest.raises(DamagedFile, match="state-000001"):
-        checkpoint.load(tmp_path, 1, saved)
+        checkpoint.load_state(tmp_path, 1, saved)
 
 
 def remembering(before, *clients):
@@ -133,18 +133,18 @@ class TestClientMemories:
         for each in three_rounds:
             saved = save(tmp_path, each, saved)
         assert saved.states == {
-            1: [state_name(1), *MEMORIES[0]],
-            2: [state_name(2), *MEMORIES[1]],
-            3: [state_name(3), *MEMORIES[1]],
+            1: [name_state_file(1), *MEMORIES[0]],
+            2: [name_state_file(2), *MEMORIES[1]],
+            3: [name_state_file(3), *MEMORIES[1]],
         }
         assert files(tmp_path) == sorted(saved.files)
         for number, each in enumerate(three_rounds, start=1):
-            assert described(checkpoint.load(tmp_path, number, saved)) == described(each)
+            assert described(checkpoint.load_state(tmp_path, number, saved)) == described(each)
 
     def test_one_damaged_damages_the_states_that_need_it(self, tmp_path, three_rounds):
         first, second, _ = three_rounds
         saved = save(tmp_path, second, save(tmp_path, first))
         flip(tmp_path / "state-client-000000-000002.safetensors")
         with pytest.raises(DamagedFile, match="state-client-000000-000002.safetensors"):
-            checkpoint.load(tmp_path, 2, saved)
-        assert described(checkpoint.load(tmp_path, 1, saved)) == described(first)
+            checkpoint.load_state(tmp_path, 2, saved)
+        assert described(checkpoint.load_state(tmp_path, 1, saved)) == described(first)

@@ -4,13 +4,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from fedgrid.engine.federation.encoders.encoder import STATE, encode
+from fedgrid.engine.federation.encoders.encoder import STATE, encode_images
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.inputs import pixels
-from fedgrid.engine.federation.models.flat_vectors import initial_vector
+from fedgrid.engine.federation.inputs import image_inputs
+from fedgrid.engine.federation.models.flat_vectors import draw_initial_vector
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.integrity.made_with import parts_of
+from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.integrity.made_with import load_parts
 from fedgrid.engine.runtime.run import pretraining
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.format import DamagedFile
@@ -61,9 +61,9 @@ def test_encoder_is_trained_before_the_run_and_kept(finished):
     assert encoder.arrays[STATE].shape == (PARAMETERS,)
     assert len(encoder.losses) == 2
     assert encoder.losses[1] < encoder.losses[0]
-    start = initial_vector("autoencoder-dense", pixels(1, 8, 8), 1, seed=0)
+    start = draw_initial_vector("autoencoder-dense", image_inputs(1, 8, 8), 1, seed=0)
     assert not np.array_equal(encoder.arrays[STATE], start)
-    assert parts_of(folder)[0].made_with["encoder"] == encoder.id
+    assert load_parts(folder)[0].made_with["encoder"] == encoder.id
 
 
 def test_another_run_that_names_it_reuses_it(finished):
@@ -120,7 +120,7 @@ def test_another_run_waits_for_the_one_that_trains_it(tmp_path, monkeypatch):
     there.parent.mkdir(parents=True)
     held = pretraining.FOLDER, f"{here.parent.name}.lock"
     lock = pretraining.RoundLock((tmp_path / "second").joinpath(*held))
-    assert lock.take()
+    assert lock.try_take()
 
     class Clock:
         @staticmethod
@@ -136,7 +136,7 @@ def test_another_run_waits_for_the_one_that_trains_it(tmp_path, monkeypatch):
 
 def opened_encoder(run, root, pool=None):
     session = Session(pool or InProcessPool(), NOWHERE)
-    session.open(run, Storage.of(root))
+    session.open(run, Storage.from_text(root))
     return session._run.federation.encoder
 
 
@@ -160,8 +160,8 @@ def test_pixels_and_principal_components_need_no_training(tmp_path):
     pca = opened_encoder(embeddings({"name": "pca", "public": "reference"}, split), tmp_path, pool)
     assert pool.models == []
     images = np.zeros((1, 1, 8, 8), np.uint8)
-    assert encode(pixels, images).shape == (1, 64)
-    assert encode(pca, images).shape == (1, 20)
+    assert encode_images(pixels, images).shape == (1, 64)
+    assert encode_images(pca, images).shape == (1, 20)
 
 
 @pytest.mark.parametrize(
@@ -190,6 +190,6 @@ def test_pixels_and_principal_components_need_no_training(tmp_path):
 )
 def test_setting_that_is_impossible_is_refused_in_one_line(settings, parts):
     with pytest.raises(ConfigError) as error:
-        complete({"algorithm": {"name": "embeddings", **settings}}, NOWHERE)
+        complete_config({"algorithm": {"name": "embeddings", **settings}}, NOWHERE)
     assert "\n" not in str(error.value)
     assert [part for part in parts if part not in str(error.value)] == []

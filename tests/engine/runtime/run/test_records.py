@@ -14,10 +14,10 @@ from fedgrid.engine.runtime.run import records as record_files
 from fedgrid.engine.runtime.run.records import Records, read_records
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.results.times import times_of
+from fedgrid.grids.results.times import read_times
 from fedgrid.manifest import FileEntry, Manifest, read_manifest
-from fedgrid.record_columns import schemas
-from fedgrid.tracking.records import num_rounds, table
+from fedgrid.record_columns import build_schemas
+from fedgrid.tracking.records import count_rounds, read_table
 from tests.helpers.run_folders import (
     ROUNDS,
     TABLES,
@@ -59,10 +59,10 @@ def rounds_in(path):
 
 def rounds_seen(path):
     """Return the rounds that a reader of a run that goes on sees: engine, grids and tracking."""
-    seen = {name: table(path, name)["round"].unique().to_pylist() for name in schemas()}
-    assert read_records(path, "timings", schemas()["timings"])["round"].to_pylist() == seen["timings"]
-    assert times_of(path).rounds == len(seen["timings"])
-    assert num_rounds(path) == len(seen["rounds"])
+    seen = {name: read_table(path, name)["round"].unique().to_pylist() for name in build_schemas()}
+    assert read_records(path, "timings", build_schemas()["timings"])["round"].to_pylist() == seen["timings"]
+    assert read_times(path).rounds == len(seen["timings"])
+    assert count_rounds(path) == len(seen["rounds"])
     return seen["clients"]
 
 
@@ -70,7 +70,7 @@ def test_a_round_is_written_with_at_most_one_round_more_than_a_segment(tmp_path,
     folder, _ = open_folder(tmp_path, rounds=LONG + 1)
     save_rounds(folder, *range(1, LONG + 1))
     for name in ("rounds", "clients", "timings"):
-        files = read_manifest(folder.path).segments(name)
+        files = read_manifest(folder.path).list_segments(name)
         assert [strip_checksum(file) for file in files] == [
             f"{name}-00000{start}-00000{end}.parquet" for start, end in ((1, 2), (3, 4), (5, 6), (7, 7))
         ]
@@ -84,7 +84,7 @@ def test_a_finished_run_has_the_bytes_of_one_without_segments(tmp_path, whole, t
     folder, _ = open_folder(tmp_path)
     rounds = [(record(number), make_progress(number)) for number in range(1, ROUNDS + 1)]
     for first in range(0, ROUNDS, together):
-        folder.save(rounds[first : first + together])
+        folder.save_rounds(rounds[first : first + together])
     folder.finish()
     assert read_content(folder.path) == whole
 
@@ -96,16 +96,16 @@ def test_joined_row_groups_are_those_of_one_table(tmp_path, monkeypatch):
     written = Records(tmp_path, {"clients": schema})
     files = {}
     for start in range(0, 13, 3):
-        written.begin(start + 1)
+        written.begin_files(start + 1)
         for row in rows[start : start + 3]:
-            written.add(row["round"], {"clients": [row]})
-        files |= written.newest()
+            written.add_round(row["round"], {"clients": [row]})
+        files |= written.build_newest_files()
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
-    manifest = Manifest("", 13, files={name: FileEntry.of(data) for name, data in files.items()})
+    manifest = Manifest("", 13, files={name: FileEntry.from_bytes(data) for name, data in files.items()})
     expected = tmp_path / "expected"
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), expected, row_group_size=5)
-    written.joined(manifest, 13)["clients.parquet"](tmp_path / "joined")
+    written.build_joined_files(manifest, 13)["clients.parquet"](tmp_path / "joined")
     assert (tmp_path / "joined").read_bytes() == expected.read_bytes()
     assert pq.read_metadata(expected).num_row_groups == 3
 
@@ -182,9 +182,9 @@ def test_rounds_after_an_older_state_are_written_anew(tmp_path, two_rounds_a_fil
     folder, kept = open_folder(tmp_path)
     assert kept.rounds_done == 1
     other = record(2)
-    folder.save([(replace(other, round={**other.round, "temperature": 0.9}), make_progress(2))])
+    folder.save_rounds([(replace(other, round={**other.round, "temperature": 0.9}), make_progress(2))])
     save_rounds(folder, 3)
-    assert table(folder.path, "rounds")["temperature"].to_pylist() == [0.5, 0.9, 0.25]
+    assert read_table(folder.path, "rounds")["temperature"].to_pylist() == [0.5, 0.9, 0.25]
 
 
 def test_a_run_that_lacks_a_round_is_not_finished(tmp_path):

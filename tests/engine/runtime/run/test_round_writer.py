@@ -26,12 +26,12 @@ def test_rounds_that_end_while_others_are_written_are_written_together(no_pause)
         go_on.wait()
 
     writer = RoundWriter(save)
-    writer.add(None, make_progress(1))
+    writer.add_round(None, make_progress(1))
     began.wait()
     for number in (2, 3, 4):
-        writer.add(None, make_progress(number))
+        writer.add_round(None, make_progress(number))
     go_on.set()
-    writer.settle()
+    writer.wait_for_writes()
     assert saved == [[1], [2, 3, 4]]
     assert writer.writing is None
 
@@ -41,19 +41,19 @@ def test_settling_does_not_wait_for_the_pause(monkeypatch):
     saved = []
     writer = RoundWriter(lambda rounds: saved.append(numbers(rounds)))
     for number in (1, 2):
-        writer.add(None, make_progress(number))
-        writer.settle()
+        writer.add_round(None, make_progress(number))
+        writer.wait_for_writes()
     assert saved == [[1], [2]]
 
 
 def test_rounds_of_large_models_do_not_wait_for_each_other(monkeypatch):
     monkeypatch.setattr(round_writer, "PAUSE", 3600.0)
-    monkeypatch.setattr(round_writer, "SMALL", np.zeros(4, np.float32).nbytes)
+    monkeypatch.setattr(round_writer, "SMALL_STATE_BYTES", np.zeros(4, np.float32).nbytes)
     saved = []
     writer = RoundWriter(lambda rounds: saved.append(numbers(rounds)))
     for number in (1, 2, 3):
-        writer.add(None, make_progress(number))
-    writer.settle()
+        writer.add_round(None, make_progress(number))
+    writer.wait_for_writes()
     assert saved == [[1], [2], [3]]
 
 
@@ -67,10 +67,10 @@ def test_after_a_write_that_failed_nothing_is_written(no_pause):
         raise OSError("disk full")
 
     writer = RoundWriter(save)
-    writer.add(None, make_progress(1))
+    writer.add_round(None, make_progress(1))
     began.wait()
-    writer.add(None, make_progress(2))
+    writer.add_round(None, make_progress(2))
     go_on.set()
     with pytest.raises(OSError, match="disk full"):
-        writer.settle()
+        writer.wait_for_writes()
     assert saved == [[1]]

@@ -16,9 +16,9 @@ from fedgrid.engine.federation.errors import ConfigError, RunError, StorageError
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.run.failure import Failure
 from fedgrid.engine.runtime.storage import atomic
-from fedgrid.engine.runtime.storage.format import unseal
-from fedgrid.manifest import BEFORE, MANIFEST, FileEntry, read_manifest
-from fedgrid.record_columns import schemas
+from fedgrid.engine.runtime.storage.format import unseal_file
+from fedgrid.manifest import MANIFEST, PREVIOUS_MANIFEST, FileEntry, read_manifest
+from fedgrid.record_columns import build_schemas
 from tests.helpers.manifests import list_files
 from tests.helpers.run_folders import (
     ROUNDS,
@@ -102,7 +102,7 @@ def test_resumed_run_has_nulls_in_columns_that_an_earlier_version_did_not_record
     assert [row["part"] for row in clients[3:]] == [None] * 3 + ["trained", "trained", "excluded"]
     rounds = pq.read_table(now["rounds"])
     assert rounds["bytes_up"].to_pylist() == [None, None, 10]
-    assert rounds.schema.equals(schemas()["rounds"])
+    assert rounds.schema.equals(build_schemas()["rounds"])
 
 
 def remove(path):
@@ -119,14 +119,14 @@ def flip(path):
 STATE = "state-{:06d}.safetensors".format
 DAMAGED = {
     "the newest state": (3, [STATE(3)], 2, {STATE(3)}),
-    **{f"{table} of a run that goes on": (3, [table], 2, {STATE(3), table}) for table in schemas()},
+    **{f"{table} of a run that goes on": (3, [table], 2, {STATE(3), table}) for table in build_schemas()},
     **{
-        f"{table} of a finished run": (ROUNDS, [table], 0, {MANIFEST, *schemas(), STATE(3), STATE(4)})
-        for table in schemas()
+        f"{table} of a finished run": (ROUNDS, [table], 0, {MANIFEST, *build_schemas(), STATE(3), STATE(4)})
+        for table in build_schemas()
     },
     "the manifest": (2, [MANIFEST], 1, {MANIFEST}),
     "the manifest of a finished run": (ROUNDS, [MANIFEST], ROUNDS, {MANIFEST}),
-    "both manifests": (2, [MANIFEST, BEFORE], 0, {MANIFEST, *schemas(), STATE(1), STATE(2)}),
+    "both manifests": (2, [MANIFEST, PREVIOUS_MANIFEST], 0, {MANIFEST, *build_schemas(), STATE(1), STATE(2)}),
 }
 """Rounds that were saved, what is damaged, rounds that are left, and what is set aside if it is there."""
 
@@ -143,7 +143,7 @@ def test_damaged_file_costs_the_rounds_that_need_it(
     paths = [find_records(folder.path).get(name, folder.path / name) for name in names]
     for path in paths:
         damage(path)
-    assert (folder.damage() is None) == (names == [STATE(3)]), "of states only the sizes are compared"
+    assert (folder.find_damage() is None) == (names == [STATE(3)]), "of states only the sizes are compared"
     folder, kept = open_folder(tmp_path)
     assert (kept.rounds_done if kept else 0) == left
     found = {re.sub(r"(-0.*)?\.parquet", "", name) for name in list_damaged(folder.path)}
@@ -201,7 +201,7 @@ def test_run_of_the_first_layout_is_refused_in_one_line_and_left_alone(tmp_path,
     folder = run_folder(tmp_path)
     folder.path.mkdir()
     (folder.path / name).write_text("")
-    for refuse in (folder.open, folder.manifest):
+    for refuse in (folder.open, folder.load_manifest):
         with pytest.raises(ConfigError, match=r"layout 1; this one reads layout 2.*--storage[^\n]*$"):
             refuse()
     assert [path.name for path in folder.path.iterdir()] == [name]
@@ -213,8 +213,8 @@ def test_memories_are_written_when_they_change_and_go_with_the_last_state_that_n
     state = make_progress(0)
     for number, clients in ((1, (0, 1)), (2, (0,)), (3, ())):
         memories = {client: {"c": np.full(2, number)} for client in clients}
-        state = state.after_round(make_progress(number).state, memories)
-        folder.save([(record(number), state)])
+        state = state.advance_round(make_progress(number).state, memories)
+        folder.save_rounds([(record(number), state)])
         if number == 1:
             inode = (folder.path / "state-client-000001-000001.safetensors").stat().st_ino
     names = [path.name for path in folder.path.glob("state-client-*")]
@@ -233,7 +233,7 @@ def test_round_that_another_process_stores_meanwhile_is_skipped(tmp_path, monkey
     slow, _ = open_folder(tmp_path)
     save_rounds(slow, 1, 2)
     fast, _ = open_folder(tmp_path)
-    put = slow._put
+    put = slow._put_files
 
     def put_late(files):
         entries = put(files)
@@ -272,7 +272,7 @@ def test_a_run_is_done_once_it_is_marked(tmp_path):
     assert sorted(mark.files) == sorted(names)
     for name in names:
         data = (folder.path / name).read_bytes()
-        assert mark.files[name] == FileEntry.of(data)
+        assert mark.files[name] == FileEntry.from_bytes(data)
     assert (mark.run_id, mark.rounds, mark.rounds_done) == (config().run_id, ROUNDS, ROUNDS)
 
 
@@ -292,22 +292,22 @@ def test_rounds_done_are_those_of_the_manifest(tmp_path):
 
 def test_failure_mark_stays_until_the_run_is_opened(tmp_path):
     folder = run_folder(tmp_path)
-    assert folder.failure() is None
-    folder.fail("client 2, round 1: out of memory", 3)
-    assert unseal(folder.path / "failed.json") == {
+    assert folder.read_failure() is None
+    folder.mark_failed("client 2, round 1: out of memory", 3)
+    assert unseal_file(folder.path / "failed.json") == {
         "run_id": config().run_id,
         "cause": "client 2, round 1: out of memory",
         "attempts": 3,
     }
-    assert run_folder(tmp_path).failure() == Failure("client 2, round 1: out of memory", 3)
+    assert run_folder(tmp_path).read_failure() == Failure("client 2, round 1: out of memory", 3)
     folder.open()
-    assert folder.failure() is None
+    assert folder.read_failure() is None
 
 
 def test_a_damaged_mark_of_failure_still_says_failed(tmp_path):
     folder, _ = open_folder(tmp_path)
     (folder.path / "failed.json").write_text("{")
-    assert folder.failure() == Failure("failed.json is damaged; see log.txt", 0)
+    assert folder.read_failure() == Failure("failed.json is damaged; see log.txt", 0)
 
 
 def test_warnings_are_in_the_log(tmp_path):
@@ -323,19 +323,19 @@ def test_partial_files_are_deleted_and_not_taken_for_states(tmp_path):
     for name in ("state-000009.safetensors", "rounds.parquet", "config.json"):
         (folder.path / f"{name}{atomic.PARTIAL}99-abcdef01").write_bytes(b"half")
     assert folder.open() is None
-    assert {path.name for path in folder.path.iterdir()} == {"config.json", MANIFEST, BEFORE}
+    assert {path.name for path in folder.path.iterdir()} == {"config.json", MANIFEST, PREVIOUS_MANIFEST}
 
 
 def full_from(monkeypatch, count):
     """Make the disk full at the `count`-th flushed file and at all later ones."""
-    flush, calls = atomic.flush, iter(range(100))
+    flush, calls = atomic.flush_to_disk, iter(range(100))
 
     def flush_until_full(path):
         if next(calls) >= count:
             raise OSError(ENOSPC, "No space left on device", str(path))
         flush(path)
 
-    monkeypatch.setattr(atomic, "flush", flush_until_full)
+    monkeypatch.setattr(atomic, "flush_to_disk", flush_until_full)
 
 
 @pytest.mark.parametrize("count", range(6))
@@ -366,7 +366,7 @@ def test_other_disk_errors_are_reported_in_one_line(tmp_path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (3000, before[1]))
     try:
         with pytest.raises(RunError) as error:
-            folder.save([(small, big)])
+            folder.save_rounds([(small, big)])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert str(error.value).startswith(f"{folder.path} cannot be written: File too large; ")

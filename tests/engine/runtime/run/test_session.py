@@ -8,15 +8,15 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
 
-from fedgrid.engine.federation.clients.process import own_peak
+from fedgrid.engine.federation.clients.process import measure_own_peak
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.federation.record_names import PROBABILITY_SCORES, SCORES, TESTS
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.data.datasets import load_known
+from fedgrid.engine.runtime.data.datasets import load_with_digest
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.engine.runtime.run import prepare as run_setup
-from fedgrid.engine.runtime.run.prepare import prepare
-from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.run.prepare import prepare_setup
+from fedgrid.engine.runtime.run.run_folder import RunFolder, build_folder_path
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage import atomic
 from fedgrid.engine.runtime.storage.remote import Remote
@@ -33,9 +33,9 @@ def session():
 def finish(run, storage, opened=None):
     """Take a run to its end; return its folder."""
     opened = opened or session()
-    for _ in range(opened.open(run, Storage.of(storage)), run.training.rounds):
+    for _ in range(opened.open(run, Storage.from_text(storage)), run.training.rounds):
         opened.next_round()
-    return folder_of(storage, run)
+    return build_folder_path(storage, run)
 
 
 def rows(folder, name="rounds"):
@@ -61,7 +61,7 @@ def test_the_records_tell_who_held_what(tmp_path):
     folder = finish(run, tmp_path)
     first = rows(folder, "clients")[:6]
     assert [row["true_cluster"] for row in first] == [0, 0, 1, 1, 2, 2]
-    setup, truth_K = prepare(run, NOWHERE)
+    setup, truth_K = prepare_setup(run, NOWHERE)
     assert truth_K.tolist() == [0, 0, 1, 1, 2, 2]
     for row, data in zip(first, setup.clients, strict=True):
         assert (row["train_images"], row["test_images"]) == (len(data.train), len(data.test))
@@ -71,7 +71,7 @@ def test_the_records_tell_who_held_what(tmp_path):
 
 
 def test_the_servers_test_set_is_tiled_by_the_clients():
-    setup, _ = prepare(config(clients=7), NOWHERE)
+    setup, _ = prepare_setup(config(clients=7), NOWHERE)
     covered = np.concatenate([np.arange(50)[setup.server_parts[client]] for client in range(7)])
     assert covered.tolist() == list(range(50))
 
@@ -80,10 +80,10 @@ def test_a_finished_run_opens_as_finished(tmp_path):
     """One that was killed between its last round and its end, too."""
     folder = finish(config(), tmp_path)
     before = read_numbers(folder)
-    assert session().open(config(), Storage.of(tmp_path)) == ROUNDS
+    assert session().open(config(), Storage.from_text(tmp_path)) == ROUNDS
     assert read_numbers(folder) == before
     list_files(folder, is_finished=False)
-    assert session().open(config(), Storage.of(tmp_path)) == ROUNDS
+    assert session().open(config(), Storage.from_text(tmp_path)) == ROUNDS
     assert read_numbers(folder) == before
     assert read_manifest(folder).is_finished
 
@@ -127,7 +127,7 @@ def test_further_tests_change_no_other_number(tmp_path, given, more, columns):
         config(**{**given, "evaluation": {**given.get("evaluation", {}), **added}}) for added in ({}, more)
     )
     cut = session()
-    cut.open(tested, Storage.of(tmp_path))
+    cut.open(tested, Storage.from_text(tmp_path))
     cut.next_round()
     without, with_more = (finish(run, tmp_path) for run in (plain, tested))
     assert repr(rows(without)) == repr(rows(with_more))
@@ -164,12 +164,12 @@ class Broken(InProcessPool):
 
 def test_an_error_in_a_clients_training_is_named_and_the_run_goes_on_after_it(tmp_path):
     opened = Session(Broken(), NOWHERE)
-    opened.open(config(), Storage.of(tmp_path / "broken"))
+    opened.open(config(), Storage.from_text(tmp_path / "broken"))
     opened.next_round()
     with pytest.raises(RunError, match=r"^client 0, round 2: ValueError: .* shape \(3,\)") as error:
         opened.next_round()
     assert "\n" not in str(error.value)
-    folder = folder_of(tmp_path / "broken", config())
+    folder = build_folder_path(tmp_path / "broken", config())
     assert read_manifest(folder).rounds_done == 1
     assert "Traceback" in (folder / "log.txt").read_text(), "for who mends it"
     assert read_numbers(finish(config(), tmp_path / "broken")) == read_numbers(
@@ -186,31 +186,31 @@ def test_writing_behind_leaves_the_same_files(tmp_path):
 
 def full(monkeypatch, after):
     """Let the disk be full for every round but the first `after`."""
-    saved = RunFolder.save
+    saved = RunFolder.save_rounds
 
     def save(folder, rounds):
         with monkeypatch.context() as patch:
             if rounds[-1][1].rounds_done > after:
-                patch.setattr(atomic, "flush", refuse)
+                patch.setattr(atomic, "flush_to_disk", refuse)
             saved(folder, rounds)
 
     def refuse(path):
         raise OSError(ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(RunFolder, "save", save)
+    monkeypatch.setattr(RunFolder, "save_rounds", save)
 
 
 def test_a_round_that_could_not_be_written_stops_the_run_in_the_next(tmp_path, monkeypatch):
     """Round 2 is lost, round 3 not kept upon it: the run continues after round 1, to the same numbers."""
     run, opened = config(), Session(InProcessPool(), NOWHERE, write_behind=True)
-    opened.open(run, Storage.of(tmp_path / "full"))
+    opened.open(run, Storage.from_text(tmp_path / "full"))
     with monkeypatch.context() as patch:
         full(patch, after=1)
         for _ in range(2):
             opened.next_round()
         with pytest.raises(RunError, match=r"^the disk of .* is full; free some space"):
             opened.next_round()
-    assert read_manifest(folder_of(tmp_path / "full", run)).rounds_done == 1
+    assert read_manifest(build_folder_path(tmp_path / "full", run)).rounds_done == 1
     assert read_numbers(finish(run, tmp_path / "full")) == read_numbers(finish(run, tmp_path / "undisturbed"))
 
 
@@ -221,7 +221,7 @@ def test_a_round_that_could_not_be_written_stops_the_run_in_the_next(tmp_path, m
 def test_round_cache_gives_way_to_a_write_on_a_full_disk(tmp_path, monkeypatch, name, number):
     """The disk is full as long as there are entries in the round cache: the write is tried once more."""
     run, root, refused = config(), tmp_path / "full", []
-    real = atomic.flush
+    real = atomic.flush_to_disk
 
     def flush(path):
         if path.name.startswith(name) and list(root.glob("cache/*/*.safetensors")):
@@ -230,7 +230,7 @@ def test_round_cache_gives_way_to_a_write_on_a_full_disk(tmp_path, monkeypatch, 
         real(path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(atomic, "flush", flush)
+        patch.setattr(atomic, "flush_to_disk", flush)
         folder = finish(run, root, Session(InProcessPool(), NOWHERE, cache=CacheOptions()))
     assert len(refused) >= 1
     assert read_numbers(folder) == read_numbers(finish(run, tmp_path / "undisturbed"))
@@ -238,44 +238,46 @@ def test_round_cache_gives_way_to_a_write_on_a_full_disk(tmp_path, monkeypatch, 
 
 def test_a_run_that_is_left_can_be_waited_for(tmp_path, monkeypatch):
     run, opened = config(), Session(InProcessPool(), NOWHERE, write_behind=True)
-    opened.open(run, Storage.of(tmp_path))
+    opened.open(run, Storage.from_text(tmp_path))
     opened.next_round()
-    opened.settle()
-    assert read_manifest(folder_of(tmp_path, run)).rounds_done == 1
+    opened.wait_for_writes()
+    assert read_manifest(build_folder_path(tmp_path, run)).rounds_done == 1
     with monkeypatch.context() as patch:
         full(patch, after=1)
         opened.next_round()
         with pytest.raises(RunError, match=r"^the disk of .* is full"):
-            opened.settle()
-    opened.settle()
+            opened.wait_for_writes()
+    opened.wait_for_writes()
 
 
 def test_what_went_wrong_with_a_run_that_was_left_is_not_the_next_ones(tmp_path, monkeypatch):
     opened = Session(InProcessPool(), NOWHERE, write_behind=True)
-    opened.open(config(), Storage.of(tmp_path))
+    opened.open(config(), Storage.from_text(tmp_path))
     with monkeypatch.context() as patch:
         full(patch, after=0)
         opened.next_round()
-        assert opened.open(config(seed=1), Storage.of(tmp_path)) == 0
+        assert opened.open(config(seed=1), Storage.from_text(tmp_path)) == 0
     assert opened.next_round().round["round"] == 1
 
 
 def test_images_are_read_once_for_runs_of_one_data_set(tmp_path, monkeypatch):
     read = []
-    run_setup._images.cache_clear()
+    run_setup._load_images.cache_clear()
     monkeypatch.setattr(
-        run_setup, "load_known", lambda name, folder: read.append(name) or load_known(name, folder)
+        run_setup,
+        "load_with_digest",
+        lambda name, folder: read.append(name) or load_with_digest(name, folder),
     )
     opened = session()
     for run in (config(), config(seed=1), config(clients=7, algorithm="ocfl-kmeans")):
-        opened.open(run, Storage.of(tmp_path))
+        opened.open(run, Storage.from_text(tmp_path))
     assert read == ["digits"]
 
 
 def test_memory_is_in_the_timings_each_process_once(tmp_path):
     """Here server and clients are one process, whose peak only grows."""
     first, second, third = (row["peak_memory_mb"] for row in rows(finish(config(), tmp_path), "timings"))
-    assert 50 < first <= second <= third <= own_peak().megabytes
+    assert 50 < first <= second <= third <= measure_own_peak().megabytes
 
 
 def test_a_run_goes_on_on_another_machine(tmp_path, bucket, machine):
@@ -288,9 +290,13 @@ def test_a_run_goes_on_on_another_machine(tmp_path, bucket, machine):
     opened = session()
     assert opened.open(run, there) == 2
     opened.next_round()
-    kept = read_numbers(folder_of(bucket, run))
-    assert kept == read_numbers(folder_of(there.root, run)) == read_numbers(finish(run, tmp_path / "plain"))
-    log = (folder_of(bucket, run) / "log.txt").read_text().splitlines()
+    kept = read_numbers(build_folder_path(bucket, run))
+    assert (
+        kept
+        == read_numbers(build_folder_path(there.root, run))
+        == read_numbers(finish(run, tmp_path / "plain"))
+    )
+    log = (build_folder_path(bucket, run) / "log.txt").read_text().splitlines()
     assert [line.split(" ", 2)[2] for line in log] == ["starts", "continues after round 2", "finished"]
     here.pull_marks()
     assert RunFolder(here, run).is_done
@@ -300,7 +306,7 @@ def test_a_run_goes_on_on_another_machine(tmp_path, bucket, machine):
 def test_a_push_cut_short_costs_one_round(tmp_path, monkeypatch, bucket, machine):
     """Killed while round 3 was sent: its records are there, its state is cut, the manifest is round 2's."""
     run, storage = config(), machine("here")
-    there = folder_of(bucket, run)
+    there = build_folder_path(bucket, run)
 
     def send_half(remote, path, name, plain=Remote.send):
         if name.endswith("state-000003.safetensors"):
@@ -334,6 +340,6 @@ def test_a_run_killed_between_its_last_round_and_its_end_is_finished(tmp_path):
     folder = finish(config(), tmp_path)
     before = read_numbers(folder)
     list_files(folder, is_finished=False)
-    assert session().open(config(), Storage.of(tmp_path)) == ROUNDS
+    assert session().open(config(), Storage.from_text(tmp_path)) == ROUNDS
     assert read_numbers(folder) == before
     assert read_manifest(folder).is_finished

@@ -15,8 +15,8 @@ from fedgrid.engine.runtime.storage.atomic import (
     create_file,
     delete_abandoned,
     delete_partial,
-    link,
-    replacing,
+    link_file,
+    replace_files,
     share_with_group,
 )
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -34,7 +34,7 @@ def umask():
 def test_replaced_file_can_be_read_and_written_as_its_folder(tmp_path, umask, mode, expected):
     """safetensors makes files for their owner alone: another user could not go on with a run."""
     tmp_path.chmod(mode)
-    with replacing(tmp_path / "state", tmp_path / "text") as (state, text):
+    with replace_files(tmp_path / "state", tmp_path / "text") as (state, text):
         save_file({"x": np.zeros(3)}, state)
         text.write_text("text")
     assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("state", "text")] == [expected] * 2
@@ -62,7 +62,7 @@ def test_folder_of_a_group_can_be_read_by_the_group_whatever_the_user_s_mask(tmp
 
 def test_new_storage_in_a_folder_of_a_group_is_writable_for_the_group(tmp_path, umask):
     tmp_path.chmod(0o2775)
-    with Lease(Storage.of(tmp_path / "new" / "runs"), "grid"):
+    with Lease(Storage.from_text(tmp_path / "new" / "runs"), "grid"):
         modes = [path.stat().st_mode & 0o775 for path in tmp_path.rglob("*")]
     assert modes[:3] == [0o775] * 3
 
@@ -111,16 +111,16 @@ def test_link_whose_reply_was_lost_is_ours(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "link", twice)
     (mine := tmp_path / "mine").write_text("a")
-    link(mine, tmp_path / "taken")
+    link_file(mine, tmp_path / "taken")
     (tmp_path / "other").write_text("b")
     with pytest.raises(FileExistsError):
-        link(mine, tmp_path / "other")
+        link_file(mine, tmp_path / "other")
     assert (tmp_path / "taken").read_text() == "a"
     assert (tmp_path / "other").read_text() == "b"
 
 
 def test_temporary_names_are_unique(tmp_path):
-    with replacing(tmp_path / "a") as (first,), replacing(tmp_path / "a") as (second,):
+    with replace_files(tmp_path / "a") as (first,), replace_files(tmp_path / "a") as (second,):
         assert first != second
         first.write_text("one")
         second.write_text("two")

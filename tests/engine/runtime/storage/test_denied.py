@@ -27,7 +27,7 @@ def no_pause(monkeypatch):
     def pause(attempt):
         raise AssertionError("waited for a storage that may not be written")
 
-    monkeypatch.setattr("fedgrid.engine.runtime.storage.clock.backoff", pause)
+    monkeypatch.setattr("fedgrid.engine.runtime.storage.clock.draw_backoff", pause)
     monkeypatch.setattr("fedgrid.grids.execution.executors.backoff", pause)
 
 
@@ -41,7 +41,7 @@ def test_what_may_not_be_written_is_not_tried_again(number, tmp_path, no_pause):
             raise error_of(number)
 
     with pytest.raises(DeniedError, match=f"{tmp_path} cannot be written: {os.strerror(number)}; "):
-        Storage(tmp_path).patient().patiently(write)
+        Storage(tmp_path).with_patience().retry_call(write)
     assert calls == [number]
 
 
@@ -69,7 +69,7 @@ def test_a_lease_on_a_read_only_storage_is_refused_as_bad_input(tmp_path, monkey
 def test_storage_without_rights_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(ConfigError, match=f"--storage {tmp_path}/runs .*: Permission denied; name "):
-        Storage.of(tmp_path / "runs").check_rights()
+        Storage.from_text(tmp_path / "runs").check_rights()
 
 
 def test_a_storage_that_becomes_read_only_ends_the_grid_at_once_in_one_line(tmp_path, monkeypatch, no_pause):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.runtime.storage.hints import format_command
 from fedgrid.engine.runtime.storage.storage import Storage
 
 
@@ -14,20 +14,22 @@ def here(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("given", ["runs", "./runs"])
 def test_usual_storage_is_not_named(given):
-    assert command(Storage.of(given), "runs", "my grid") == "fedgrid runs 'my grid'"
+    assert format_command(Storage.from_text(given), "runs", "my grid") == "fedgrid runs 'my grid'"
 
 
 def test_other_storage_is_named_with_its_whole_path(tmp_path):
     assert (
-        command(Storage.of("other runs"), "ui", "mine")
+        format_command(Storage.from_text("other runs"), "ui", "mine")
         == f"fedgrid ui mine --storage '{tmp_path}/other runs'"
     )
-    assert command(Storage.of("s3://bucket/runs"), "ui") == "fedgrid ui --storage s3://bucket/runs"
+    assert (
+        format_command(Storage.from_text("s3://bucket/runs"), "ui") == "fedgrid ui --storage s3://bucket/runs"
+    )
 
 
 def test_storage_of_the_environment_is_the_usual_one(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDGRID_STORAGE", "s3://bucket/runs/")
-    assert command(Storage.of("s3://bucket/runs"), "status") == "fedgrid status"
-    assert command(Storage.of("runs"), "status") == f"fedgrid status --storage {tmp_path}/runs"
+    assert format_command(Storage.from_text("s3://bucket/runs"), "status") == "fedgrid status"
+    assert format_command(Storage.from_text("runs"), "status") == f"fedgrid status --storage {tmp_path}/runs"
     monkeypatch.setenv("FEDGRID_STORAGE", "s3:/bucket")
-    assert command(Storage.of("runs"), "status") == f"fedgrid status --storage {tmp_path}/runs"
+    assert format_command(Storage.from_text("runs"), "status") == f"fedgrid status --storage {tmp_path}/runs"

@@ -52,50 +52,50 @@ def files(folder):
 
 def test_a_path_is_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert Storage.of("runs") == Storage.of(Path("runs")) == Storage(tmp_path / "runs", None)
-    assert Storage.of(f"file://{tmp_path}/my%20runs") == Storage(tmp_path / "my runs", None)
+    assert Storage.from_text("runs") == Storage.from_text(Path("runs")) == Storage(tmp_path / "runs", None)
+    assert Storage.from_text(f"file://{tmp_path}/my%20runs") == Storage(tmp_path / "my runs", None)
     monkeypatch.setenv("HOME", "/home/me")
-    assert Storage.of("~/runs").root == Path("/home/me/runs")
+    assert Storage.from_text("~/runs").root == Path("/home/me/runs")
 
 
 def test_path_that_is_not_utf_8_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"^--storage .* is not UTF-8, as names must be; rename it$"):
-        Storage.of(tmp_path / os.fsdecode(b"st\xe9"))
+        Storage.from_text(tmp_path / os.fsdecode(b"st\xe9"))
 
 
 def test_file_uri_of_another_host_is_refused():
     message = "--storage file://host/runs: a file is on this host; write file:///PATH, or PATH"
     with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
-        Storage.of("file://host/runs")
+        Storage.from_text("file://host/runs")
 
 
 def test_every_uri_has_its_own_mirror(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path))
-    first, second = Storage.of("s3://bucket/runs/"), Storage.of("s3://bucket/other")
-    assert first == Storage.of("s3://bucket/runs")
+    first, second = Storage.from_text("s3://bucket/runs/"), Storage.from_text("s3://bucket/other")
+    assert first == Storage.from_text("s3://bucket/runs")
     assert first.root != second.root
     assert first.root.parent == second.root.parent == tmp_path / "storage"
     assert str(first) == "s3://bucket/runs"
     monkeypatch.delenv("FEDGRID_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
-    assert Storage.of("s3://bucket/runs").root.parent == Path("/cache/fedgrid/storage")
+    assert Storage.from_text("s3://bucket/runs").root.parent == Path("/cache/fedgrid/storage")
 
 
 def test_pickled_storage_uses_the_mirror_of_the_receiving_machine(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "here"))
-    sent = pickle.dumps([Storage.of("s3://bucket/runs"), Storage.of(tmp_path)])
+    sent = pickle.dumps([Storage.from_text("s3://bucket/runs"), Storage.from_text(tmp_path)])
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "there"))
     mirrored, plain = pickle.loads(sent)
     assert mirrored.root.is_relative_to(tmp_path / "there")
-    assert plain == Storage.of(tmp_path)
+    assert plain == Storage.from_text(tmp_path)
 
 
 def test_a_password_is_not_shown():
-    assert str(Storage.of("s3://key:secret@bucket/runs")) == "s3://***@bucket/runs"
+    assert str(Storage.from_text("s3://key:secret@bucket/runs")) == "s3://***@bucket/runs"
 
 
 def test_plain_folder_needs_no_push_or_pull(tmp_path):
-    storage = Storage.of(tmp_path)
+    storage = Storage.from_text(tmp_path)
     write(storage, "run/manifest.json", "{}")
     storage.push("run/manifest.json", "run/not-there")
     storage.refresh("run/not-there")
@@ -108,11 +108,11 @@ def test_files_that_are_put_are_here_and_at_the_uri(machine, bucket):
     here = machine("here")
     entries = here.put({"run/a": b"one", "run/b/c": lambda path: path.write_bytes(b"three")})
     assert files(here.root) == files(bucket) == {"run/a": "one", "run/b/c": "three"}
-    assert entries == {"run/a": FileEntry.of(b"one"), "run/b/c": FileEntry.of(b"three")}
+    assert entries == {"run/a": FileEntry.from_bytes(b"one"), "run/b/c": FileEntry.from_bytes(b"three")}
 
 
 def test_file_that_cannot_be_written_leaves_all_as_they_were(tmp_path):
-    storage = Storage.of(tmp_path)
+    storage = Storage.from_text(tmp_path)
     storage.put({"run/a": b"one"})
 
     def fail(path):
@@ -244,7 +244,7 @@ def test_refresh_fetches_or_deletes_a_single_file(machine):
 
 
 def test_removed_link_leaves_its_folder_alone(tmp_path):
-    storage = Storage.of(tmp_path / "runs")
+    storage = Storage.from_text(tmp_path / "runs")
     write(storage, "elsewhere/log.txt", "text")
     (storage.root / "run").symlink_to(storage.root / "elsewhere")
     storage.remove("run")
@@ -252,8 +252,8 @@ def test_removed_link_leaves_its_folder_alone(tmp_path):
 
 
 def test_sizes_at_a_uri_ignore_the_mirror(machine, tmp_path):
-    plain, here, there = Storage.of(tmp_path / "folder"), machine("here"), machine("there")
-    assert plain.sizes("cache") == here.sizes("cache") == {}
+    plain, here, there = Storage.from_text(tmp_path / "folder"), machine("here"), machine("there")
+    assert plain.list_sizes("cache") == here.sizes("cache") == {}
     for name, text in (("cache/a/one", "1"), ("cache/a/b/two", "22"), ("stored", "333"), ("run/empty", "")):
         write(plain, name, text)
         write(here, name, text)
@@ -261,9 +261,9 @@ def test_sizes_at_a_uri_ignore_the_mirror(machine, tmp_path):
     write(there, "cache/a/one", "another length")
     write(there, "cache/a/three", "not pushed")
     for storage in (plain, here, there):
-        assert storage.sizes("cache") == {"cache/a/one": 1, "cache/a/b/two": 2}
-        assert storage.sizes("run") == {"run/empty": 0}
-        assert storage.sizes("cache/a/b") == {"cache/a/b/two": 2}
+        assert storage.list_sizes("cache") == {"cache/a/one": 1, "cache/a/b/two": 2}
+        assert storage.list_sizes("run") == {"run/empty": 0}
+        assert storage.list_sizes("cache/a/b") == {"cache/a/b/two": 2}
     there.remove("cache/a", "not-there")
     assert here.sizes("cache") == {}
     assert set(files(here.root)) == {"cache/a/one", "cache/a/b/two", "stored", "run/empty"}
@@ -271,27 +271,27 @@ def test_sizes_at_a_uri_ignore_the_mirror(machine, tmp_path):
 
 def test_partial_files_of_a_killed_process_are_neither_listed_nor_pulled(tmp_path, machine, bucket):
     half = f"cache/log.txt{PARTIAL}1-ab"
-    plain, here = Storage.of(tmp_path / "folder"), machine("here")
+    plain, here = Storage.from_text(tmp_path / "folder"), machine("here")
     write(plain, half, "half")
     (bucket / "cache").mkdir(parents=True)
     (bucket / half).write_text("half")
-    assert plain.sizes("cache") == here.sizes("cache") == {}
+    assert plain.list_sizes("cache") == here.sizes("cache") == {}
     here.pull("cache")
     assert files(here.root) == {}
 
 
 def test_sizes_omit_files_deleted_meanwhile(tmp_path, monkeypatch):
-    storage = Storage.of(tmp_path)
+    storage = Storage.from_text(tmp_path)
     write(storage, "cache/gone", "text")
-    listed = Storage._files
+    listed = Storage._list_folder
 
     def late(self, folder):
         found = listed(self, folder)
         (tmp_path / "cache" / "gone").unlink()
         return found
 
-    monkeypatch.setattr(Storage, "_files", late)
-    assert storage.sizes("cache") == {}
+    monkeypatch.setattr(Storage, "_list_folder", late)
+    assert storage.list_sizes("cache") == {}
 
 
 def test_sizes_of_a_uri_that_cannot_be_read_are_an_error_in_one_line(machine, uri, monkeypatch):
@@ -310,7 +310,7 @@ def test_check_writable_leaves_no_file(machine, bucket, tmp_path):
     bucket.mkdir(parents=True, exist_ok=True)
     machine("here").check_writable()
     assert list(bucket.iterdir()) == []
-    Storage.of(tmp_path / "a" / "b").check_writable()
+    Storage.from_text(tmp_path / "a" / "b").check_writable()
     assert not (tmp_path / "a").exists()
 
 
@@ -324,7 +324,7 @@ def test_check_writable_refuses_a_file(tmp_path, monkeypatch):
     ):
         message = rf"^--storage {re.escape(text)}(: .* is a file, .* name another| cannot be written to: .*)$"
         with pytest.raises(ConfigError, match=message):
-            Storage.of(text).check_writable()
+            Storage.from_text(text).check_writable()
 
 
 def test_an_unknown_scheme_is_named():
@@ -332,7 +332,7 @@ def test_an_unknown_scheme_is_named():
         with pytest.raises(
             ConfigError, match=r"^--storage nfs4://host/runs: cannot be reached \(Protocol .*nfs4"
         ):
-            use(Storage.of("nfs4://host/runs"))
+            use(Storage.from_text("nfs4://host/runs"))
 
 
 def test_a_missing_package_is_named():
@@ -340,7 +340,7 @@ def test_a_missing_package_is_named():
     with pytest.raises(
         ConfigError, match=r"^--storage absent://host/runs: cannot be reached \(Install no_such_package\)"
     ):
-        Storage.of("absent://host/runs").check_writable()
+        Storage.from_text("absent://host/runs").check_writable()
 
 
 def patient(storage, time, warnings=None):
@@ -375,20 +375,20 @@ def test_launched_grid_gives_up_after_five_minutes(machine, bucket, time):
 
 
 def test_local_disk_errors_are_tried_again(tmp_path, time):
-    storage, errors = patient(Storage.of(tmp_path), time), [OSError(5, "Input/output error")]
+    storage, errors = patient(Storage.from_text(tmp_path), time), [OSError(5, "Input/output error")]
 
     def look():
         if errors:
             raise errors.pop()
         return "seen"
 
-    assert storage.patiently(look) == "seen"
+    assert storage.retry_call(look) == "seen"
     assert len(time.pauses) == 1
     with pytest.raises(RunError, match=rf"^{re.escape(str(tmp_path))}: .*; run the same command again"):
-        Storage.of(tmp_path).patiently(lambda: (tmp_path / "missing").read_text())
+        Storage.from_text(tmp_path).retry_call(lambda: (tmp_path / "missing").read_text())
 
 
 def test_patience_travels_to_other_machines(tmp_path):
-    for storage in (Storage.of("s3://bucket/runs"), Storage.of(tmp_path)):
+    for storage in (Storage.from_text("s3://bucket/runs"), Storage.from_text(tmp_path)):
         assert pickle.loads(pickle.dumps(storage)).patience.give_up_after == 0
-        assert pickle.loads(pickle.dumps(storage.patient())).patience.give_up_after == GIVE_UP_AFTER
+        assert pickle.loads(pickle.dumps(storage.with_patience())).patience.give_up_after == GIVE_UP_AFTER

@@ -7,7 +7,7 @@ import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.engine.runtime.storage.user_files import cache_folder, check_output, expand_path
+from fedgrid.engine.runtime.storage.user_files import check_output, expand_path, find_cache_folder
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def test_what_is_no_place_is_refused(given, says):
 
 def test_the_cache_is_where_the_variable_says(monkeypatch):
     monkeypatch.setenv("FEDGRID_CACHE", "$HOME/cache")
-    assert cache_folder() == Path("/home/me/cache")
+    assert find_cache_folder() == Path("/home/me/cache")
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,11 @@ def test_the_cache_is_where_the_variable_says(monkeypatch):
 )
 def test_a_storage_that_would_be_a_folder_by_mistake_is_refused(text, says):
     with pytest.raises(ConfigError, match=re.escape(says)):
-        Storage.of(text)
+        Storage.from_text(text)
 
 
 def test_the_scheme_of_a_storage_may_have_large_letters():
-    assert Storage.of("S3://Bucket/runs") == Storage.of("s3://Bucket/runs")
+    assert Storage.from_text("S3://Bucket/runs") == Storage.from_text("s3://Bucket/runs")
 
 
 def test_outputs_are_checked_without_a_write(tmp_path):

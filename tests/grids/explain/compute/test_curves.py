@@ -7,17 +7,17 @@ import pytest
 import torch
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.inputs import pixels
+from fedgrid.engine.federation.inputs import image_inputs
 from fedgrid.engine.federation.models import registry
 from fedgrid.grids.explain.compute.curves import (
-    auc,
-    class_score,
-    curves,
-    order_of,
-    random_order,
+    build_class_score,
+    compute_auc,
+    compute_curves,
+    draw_random_order,
     score_image,
+    sort_pixels,
 )
-from fedgrid.grids.explain.compute.settings import counts, pixels_a_step
+from fedgrid.grids.explain.compute.settings import compute_pixels_per_step, list_counts
 
 ONES, ZEROS = torch.ones(1, 4, 4), torch.zeros(1, 4, 4)
 PERFECT, REVERSED = torch.arange(16), torch.arange(15, -1, -1)
@@ -29,13 +29,13 @@ def additive(images):
 
 
 def areas(score, order, step, image=ONES, baseline=ZEROS):
-    [found] = curves(score, image, baseline, [order], step)
-    return auc(found.insertion), auc(found.deletion)
+    [found] = compute_curves(score, image, baseline, [order], step)
+    return compute_auc(found.insertion), compute_auc(found.deletion)
 
 
 def small_model():
     torch.manual_seed(0)
-    return registry.build("tinyvgg", pixels(1, 12, 12), 10).eval()
+    return registry.build_model("tinyvgg", image_inputs(1, 12, 12), 10).eval()
 
 
 @pytest.mark.parametrize("step", [1, 2, 4])
@@ -49,9 +49,9 @@ def test_additive_score_in_random_order_is_a_half_in_expectation():
     """Exactly, over all orders of four pixels of which one counts."""
     image, baseline = torch.ones(1, 2, 2), torch.zeros(1, 2, 2)
     orders = [torch.tensor(order) for order in permutations(range(4))]
-    found = curves(lambda images: images[:, 0, 0, 0], image, baseline, orders, 1)
-    assert np.mean([auc(each.insertion) for each in found]) == pytest.approx(0.5)
-    assert np.mean([auc(each.deletion) for each in found]) == pytest.approx(0.5)
+    found = compute_curves(lambda images: images[:, 0, 0, 0], image, baseline, orders, 1)
+    assert np.mean([compute_auc(each.insertion) for each in found]) == pytest.approx(0.5)
+    assert np.mean([compute_auc(each.deletion) for each in found]) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("step", [1, 2, 8, 16])
@@ -62,22 +62,22 @@ def test_one_decisive_pixel_costs_half_an_interval(step):
 
 
 def test_curves_begin_and_end_at_the_scores_of_image_and_baseline_exactly():
-    score, image = class_score(small_model(), 3), torch.rand(1, 12, 12)
-    orders = [torch.arange(144), random_order(144, np.random.default_rng(0))]
+    score, image = build_class_score(small_model(), 3), torch.rand(1, 12, 12)
+    orders = [torch.arange(144), draw_random_order(144, np.random.default_rng(0))]
     baseline = torch.zeros_like(image)
-    for found in curves(score, image, baseline, orders, 10):
+    for found in compute_curves(score, image, baseline, orders, 10):
         assert (
             found.insertion[0] == found.deletion[-1] == pytest.approx(score(baseline[None]).item(), rel=1e-6)
         )
         assert found.insertion[-1] == found.deletion[0] == pytest.approx(score(image[None]).item(), rel=1e-6)
         assert len(found.insertion) == len(found.deletion) == 16
-        assert auc(found.deletion) >= float(found.deletion[0]) / (2 * 15)
+        assert compute_auc(found.deletion) >= float(found.deletion[0]) / (2 * 15)
 
 
 def test_short_last_step_breaks_that_symmetry():
     """Five pixels by two, pixel 1 decisive: inserted with the first two, deleted with the last but one."""
     image, baseline, order = torch.ones(1, 1, 5), torch.zeros(1, 1, 5), torch.arange(5)
-    one, other = curves(lambda images: images[:, 0, 0, 1], image, baseline, [order, order.flip(0)], 2)
+    one, other = compute_curves(lambda images: images[:, 0, 0, 1], image, baseline, [order, order.flip(0)], 2)
     assert one.insertion.tolist() == [0, 1, 1, 1]
     assert other.deletion.flip(0).tolist() == [0, 0, 1, 1]
 
@@ -90,7 +90,7 @@ def test_all_channels_of_a_pixel_are_exchanged_at_once():
         seen.append(images)
         return images.sum(dim=(1, 2, 3))
 
-    curves(score, image, baseline, [torch.tensor([1, 0])], 1)
+    compute_curves(score, image, baseline, [torch.tensor([1, 0])], 1)
     base, full, inserted, deleted = torch.cat(seen).tolist()
     assert (base, full) == (baseline.tolist(), image.tolist())
     assert inserted == [[[9.0, 2.0]], [[9.0, 4.0]]]
@@ -98,18 +98,18 @@ def test_all_channels_of_a_pixel_are_exchanged_at_once():
 
 
 def test_constant_map_orders_pixels_row_by_row():
-    assert order_of(torch.zeros(2, 3)).tolist() == [0, 1, 2, 3, 4, 5]
-    assert order_of(torch.tensor([[0.0, 1.0], [0.0, 1.0]])).tolist() == [1, 3, 0, 2]
+    assert sort_pixels(torch.zeros(2, 3)).tolist() == [0, 1, 2, 3, 4, 5]
+    assert sort_pixels(torch.tensor([[0.0, 1.0], [0.0, 1.0]])).tolist() == [1, 3, 0, 2]
 
 
 def test_map_with_nan_orders_nothing():
     with pytest.raises(ValueError, match="NaN"):
-        order_of(torch.tensor([[0.0, float("nan")]]))
+        sort_pixels(torch.tensor([[0.0, float("nan")]]))
 
 
 @pytest.mark.parametrize(("pixels", "step", "intervals"), [(784, 10, 79), (1024, 10, 103), (16, 16, 1)])
 def test_last_step_may_be_short(pixels, step, intervals):
-    found = counts(pixels, step)
+    found = list_counts(pixels, step)
     assert (len(found) - 1, found[0], found[-1]) == (intervals, 0, pixels)
 
 
@@ -117,20 +117,20 @@ def test_last_step_may_be_short(pixels, step, intervals):
     ("pixels", "steps", "expected"), [(784, 32, 25), (1024, 32, 32), (64, 64, 1), (64, 1, 64)]
 )
 def test_number_of_steps_gives_the_pixels_of_one(pixels, steps, expected):
-    assert pixels_a_step(pixels, steps) == expected
+    assert compute_pixels_per_step(pixels, steps) == expected
 
 
 @pytest.mark.parametrize("steps", [0, 65])
 def test_more_steps_than_pixels_are_refused(steps):
     with pytest.raises(ConfigError, match=f"{steps} steps for an image of 64 pixels; choose 1 to 64"):
-        pixels_a_step(64, steps)
+        compute_pixels_per_step(64, steps)
     with pytest.raises(ConfigError, match=f"{steps} pixels a step in an image of 64 pixels; choose 1 to 64"):
-        counts(64, steps)
+        list_counts(64, steps)
 
 
 def test_score_of_a_model_in_train_mode_is_refused():
     with pytest.raises(ValueError, match="train mode"):
-        class_score(small_model().train(), 0)
+        build_class_score(small_model().train(), 0)
 
 
 def first_pixel(images):

@@ -8,7 +8,7 @@ import pytest
 
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.grids.explain.compute.explained_run import explain_run
-from fedgrid.grids.explain.compute.settings import Explaining
+from fedgrid.grids.explain.compute.settings import ExplanationSettings
 from fedgrid.tracking import records
 from tests.helpers.small_runs import CLIENTS, NOWHERE, ROUNDS, build_early_run, config, play
 
@@ -23,13 +23,13 @@ def played(name):
     with TemporaryDirectory() as root:
         folder = play(run, root, cache=None)
         accuracy_K = records.read_records(folder).clients["personalised_accuracy"][-1]
-        return run, checkpoint.load(folder, ROUNDS), accuracy_K
+        return run, checkpoint.load_state(folder, ROUNDS), accuracy_K
 
 
 @cache
 def explained(name, on="members", images=2, steps=4, **settings):
     run, progress, _ = played(name)
-    wanted = Explaining(on=on, round=ROUNDS, images=images, steps=steps, **settings)
+    wanted = ExplanationSettings(on=on, round=ROUNDS, images=images, steps=steps, **settings)
     return explain_run(run, progress, NOWHERE, wanted).to_pylist()
 
 
@@ -48,8 +48,8 @@ def test_explained_models_are_those_that_the_run_was_tested_with(name):
 @pytest.mark.parametrize("model", ["tinyvgg", "digitnet"])
 def test_runs_in_bfloat16_are_explained_by_feature_maps_and_by_pixels(model, tmp_path):
     run = config(clients=3, model=model, training={"rounds": 1, "precision": "bfloat16"})
-    state = checkpoint.load(play(run, tmp_path, cache=None), 1)
-    wanted = Explaining(on="members", round=1, images=1, steps=4)
+    state = checkpoint.load_state(play(run, tmp_path, cache=None), 1)
+    wanted = ExplanationSettings(on="members", round=1, images=1, steps=4)
     rows = explain_run(run, state, NOWHERE, wanted).to_pylist()
     assert len(rows) == 3
     assert all(0 <= row["insertion"] <= 1 and max(row["map"]) in (0, 255) for row in rows)

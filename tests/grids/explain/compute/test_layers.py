@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.inputs import pixels
+from fedgrid.engine.federation.inputs import image_inputs
 from fedgrid.engine.federation.models import registry
 from fedgrid.engine.federation.models.registry import INPUT, MODELS, ModelEntry
-from fedgrid.grids.explain.compute.saliency import feature_layer
-from fedgrid.grids.explain.compute.settings import named_layer
+from fedgrid.grids.explain.compute.saliency import find_feature_layer
+from fedgrid.grids.explain.compute.settings import find_named_layer
 
 SHAPE = (3, 32, 32)
 
@@ -17,9 +17,13 @@ SHAPE = (3, 32, 32)
 def test_model_names_its_last_feature_map_or_the_input_if_it_has_none(name):
     # Shapes only, no numbers.
     with torch.device("meta"):
-        found = feature_layer(registry.build(name, pixels(*SHAPE), 10).eval(), torch.zeros(SHAPE))
+        found = find_feature_layer(
+            registry.build_model(name, image_inputs(*SHAPE), 10).eval(), torch.zeros(SHAPE)
+        )
     assert MODELS[name].saliency_layer == (found or INPUT)
-    assert named_layer(name, pixels(*SHAPE)) == (None if found is None else MODELS[name].saliency_layer)
+    assert find_named_layer(name, image_inputs(*SHAPE)) == (
+        None if found is None else MODELS[name].saliency_layer
+    )
 
 
 @pytest.mark.parametrize(
@@ -29,4 +33,4 @@ def test_model_that_names_no_layer_is_refused_with_what_to_give(monkeypatch, lik
     entry = ModelEntry("mine", "mine", "ours", MODELS[like].build)
     monkeypatch.setitem(MODELS, "mine", entry)
     with pytest.raises(ConfigError, match=f"model 'mine' does not say .* {advice}"):
-        named_layer("mine", pixels(1, 8, 8))
+        find_named_layer("mine", image_inputs(1, 8, 8))

@@ -7,9 +7,9 @@ from torch import nn
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.normalisation import MixedPrecision
 from fedgrid.grids.explain.compute.saliency import (
+    compute_input_gradients,
+    compute_unrectified_maps,
     grad_cam,
-    input_gradients,
-    unrectified_maps,
 )
 
 IMAGE = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
@@ -36,7 +36,7 @@ def two_filters():
 
 def test_unrectified_map_is_the_sum_of_feature_maps_by_the_mean_gradient():
     """The mean gradient of a filter is a quarter of its head weight: 0.5 and -0.25 for class 0."""
-    assert unrectified_maps(two_filters(), FEATURES, THREE, CLASSES).tolist() == [
+    assert compute_unrectified_maps(two_filters(), FEATURES, THREE, CLASSES).tolist() == [
         [[-0.5, 0.25], [1.0, 1.75]],
         [[0.75, 0.25], [-0.25, -0.75]],
         [[-1.25, -1.25], [-1.25, -1.25]],
@@ -46,9 +46,9 @@ def test_unrectified_map_is_the_sum_of_feature_maps_by_the_mean_gradient():
 def test_maps_of_a_model_in_bfloat16_are_float32():
     """Eight significant bits suffice for the numbers worked out by hand, so that they are the same."""
     module = MixedPrecision(two_filters(), "cpu").eval()
-    found = unrectified_maps(module, f"module.{FEATURES}", THREE, CLASSES)
+    found = compute_unrectified_maps(module, f"module.{FEATURES}", THREE, CLASSES)
     assert found.dtype == torch.float32
-    assert torch.equal(found, unrectified_maps(two_filters(), FEATURES, THREE, CLASSES))
+    assert torch.equal(found, compute_unrectified_maps(two_filters(), FEATURES, THREE, CLASSES))
 
 
 def test_map_is_rectified_and_scaled_and_empty_without_a_positive_value():
@@ -61,7 +61,9 @@ def test_map_is_rectified_and_scaled_and_empty_without_a_positive_value():
 def test_layer_whose_successor_writes_in_place_gives_its_own_output():
     """The convolution is positive here, so that its map is that of the ReLU."""
     module = two_filters()
-    by_convolution, by_relu = (unrectified_maps(module, layer, THREE, CLASSES) for layer in ("0", FEATURES))
+    by_convolution, by_relu = (
+        compute_unrectified_maps(module, layer, THREE, CLASSES) for layer in ("0", FEATURES)
+    )
     assert torch.equal(by_convolution, by_relu)
 
 
@@ -72,10 +74,10 @@ def test_map_of_a_pooled_linear_head_sums_to_the_logit_without_its_bias():
         nn.Conv2d(3, 5, 3), nn.Tanh(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(5, 4)
     ).eval()
     images = torch.rand(4, 3, 6, 7)
-    sums_N = unrectified_maps(module, FEATURES, images, torch.arange(4)).sum(dim=(1, 2))
+    sums_N = compute_unrectified_maps(module, FEATURES, images, torch.arange(4)).sum(dim=(1, 2))
     logits_N = module(images).diagonal()
     assert sums_N == pytest.approx((logits_N - module[4].bias).detach(), abs=1e-6)
-    assert unrectified_maps(two_filters(), FEATURES, THREE, CLASSES).sum(dim=(1, 2)).tolist() == [
+    assert compute_unrectified_maps(two_filters(), FEATURES, THREE, CLASSES).sum(dim=(1, 2)).tolist() == [
         2.5,
         0.0,
         -5.0,
@@ -97,7 +99,7 @@ def test_input_gradients_are_the_greatest_absolute_weight_over_the_channels():
         # Two channels of two pixels; class 1 weighs them 1, -8 and -4, 2.
         module[1].weight.copy_(torch.tensor([[0.0, 0.0, 0.0, 0.0], [1.0, -8.0, -4.0, 2.0]]))
     images = torch.rand(2, 2, 1, 2)
-    found = input_gradients(module.eval(), images, torch.tensor([1, 0]))
+    found = compute_input_gradients(module.eval(), images, torch.tensor([1, 0]))
     assert found.maps_NHW.tolist() == [[[0.0, 1.0]], [[0.0, 0.0]]]
     assert found.largest_N.tolist() == [8.0, 0.0]
 
@@ -117,7 +119,7 @@ def test_layer_that_has_no_feature_map_is_named_with_what_to_do(layer, named):
 
 
 @pytest.mark.parametrize(
-    "explain", [input_gradients, lambda *given: grad_cam(given[0], FEATURES, *given[1:])]
+    "explain", [compute_input_gradients, lambda *given: grad_cam(given[0], FEATURES, *given[1:])]
 )
 def test_model_in_train_mode_is_refused(explain):
     module = two_filters()

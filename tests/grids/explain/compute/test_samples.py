@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation.data.partition import Partition
-from fedgrid.grids.explain.compute.samples import SampleSource, samples
-from fedgrid.grids.explain.compute.settings import Explaining
+from fedgrid.grids.explain.compute.samples import SampleSource, draw_samples
+from fedgrid.grids.explain.compute.settings import ExplanationSettings
 
 
 def split(*clients, **given):
@@ -20,7 +20,7 @@ LEAKY = split(([1, 2, 3], [10, 11]), ([10, 4, 5], [1, 12]), ([11, 12], [2, 3]))
 
 def drawn(splits, labels, on="members", images=2, seed=7, run_id="", **settings):
     source = SampleSource(splits, np.array(labels), 5, seed, run_id)
-    return samples(Explaining(on=on, round=1, images=images, **settings), source)
+    return draw_samples(ExplanationSettings(on=on, round=1, images=images, **settings), source)
 
 
 def seen(sample, splits):

@@ -10,7 +10,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from fedgrid.grids.trackers.mlflow import own_store
-from fedgrid.grids.trackers.mlflow.own_store import ensure_file, keep_artifacts
+from fedgrid.grids.trackers.mlflow.own_store import create_missing_store, relocate_artifacts
 from fedgrid.grids.trackers.mlflow.store import default_uri
 from tests.helpers.command_line import new_storage
 
@@ -30,7 +30,7 @@ def storage(folder: Path, address: str | None = None) -> Path:
 
 
 def keep(folder: Path) -> int:
-    return keep_artifacts(default_uri(folder), folder / "mlartifacts")
+    return relocate_artifacts(default_uri(folder), folder / "mlartifacts")
 
 
 def addresses(folder: Path) -> list[str]:
@@ -80,7 +80,7 @@ def test_storage_that_is_reached_by_a_link_is_the_same_place(tmp_path):
 
 def test_store_that_the_user_named_is_left_alone(tmp_path):
     named = storage(tmp_path / "named", "s3://bucket/key")
-    assert keep_artifacts(default_uri(named), tmp_path / "runs" / "mlartifacts") == 0
+    assert relocate_artifacts(default_uri(named), tmp_path / "runs" / "mlartifacts") == 0
     assert addresses(named) == ["s3://bucket/key"] * 2
 
 
@@ -96,7 +96,7 @@ def cache(tmp_path, monkeypatch):
 
 def test_copy_is_a_store_with_a_default_experiment_of_its_own(cache, tmp_path):
     uri = default_uri(tmp_path / "runs")
-    ensure_file(uri)
+    create_missing_store(uri)
     [default] = MlflowClient(tracking_uri=uri).search_experiments()
     assert (default.experiment_id, default.name) == ("0", "Default")
     assert "cache" not in default.artifact_location
@@ -105,7 +105,7 @@ def test_copy_is_a_store_with_a_default_experiment_of_its_own(cache, tmp_path):
 
 def test_store_that_is_there_stays(cache, tmp_path):
     (tmp_path / "mlflow.db").write_text("not ours")
-    ensure_file(default_uri(tmp_path))
+    create_missing_store(default_uri(tmp_path))
     assert (tmp_path / "mlflow.db").read_text() == "not ours"
 
 
@@ -115,12 +115,12 @@ def test_store_that_another_driver_makes_meanwhile_stays(cache, tmp_path, monkey
         shutil.copyfile(empty, copy)
 
     monkeypatch.setattr(own_store, "copyfile", copied_late)
-    ensure_file(default_uri(tmp_path))
+    create_missing_store(default_uri(tmp_path))
     assert (tmp_path / "mlflow.db").read_text() == "theirs"
 
 
 def test_cache_that_cannot_be_written_leaves_the_store_to_mlflow(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "file"))
-    ensure_file(default_uri(tmp_path))
+    create_missing_store(default_uri(tmp_path))
     assert not (tmp_path / "mlflow.db").exists()

@@ -40,7 +40,7 @@ def client(storage: Path) -> MlflowClient:
 
 @pytest.fixture
 def run(storage: Path) -> TrackedRun:
-    return TrackedRun.of(build_config(0), Storage(storage))
+    return TrackedRun.from_config(build_config(0), Storage(storage))
 
 
 def log_rounds(tracker: MlflowTracker, run: TrackedRun, rounds: dict[int, dict[str, Any]]) -> None:
@@ -75,14 +75,14 @@ def test_a_new_run_takes_two_calls_a_round_one_and_runs_are_found_with_one_searc
     tracker = opened()
     tracker.opened(run)
     calls.clear()
-    other = TrackedRun.of(build_config(1), Storage(storage))
+    other = TrackedRun.from_config(build_config(1), Storage(storage))
     tracker.opened(other)
     assert calls == ["create_run", "log_batch"]
     log_rounds(tracker, run, {1: {"ari": 0.5}, 2: {"ari": 0.5}})
     assert calls == ["create_run", "log_batch", "log_batch"]
     calls.clear()
     there = opened().runs
-    assert [runs.rounds_of(there[each.config.run_id]) for each in (run, other)] == [2, 0]
+    assert [runs.read_logged_rounds(there[each.config.run_id]) for each in (run, other)] == [2, 0]
     assert calls == ["search_runs"]
 
 
@@ -90,8 +90,8 @@ def test_all_pages_of_runs_are_read(opened, storage, monkeypatch):
     monkeypatch.setattr(runs, "RUNS_PER_PAGE", 2)
     tracker, configs = opened(), [build_config(seed) for seed in range(5)]
     for config in configs:
-        tracker.opened(TrackedRun.of(config, Storage(storage)))
-    assert {*opened().runs} == {*(config.run_id for config in configs), mlflow_tracker.PARENT}
+        tracker.opened(TrackedRun.from_config(config, Storage(storage)))
+    assert {*opened().runs} == {*(config.run_id for config in configs), mlflow_tracker.GRID_KEY}
 
 
 def test_a_run_killed_before_its_parameters_were_written_gets_them(opened, client, run, monkeypatch):
@@ -132,7 +132,7 @@ def test_catching_up_takes_few_batches_and_tears_no_round_apart(opened, run, mon
         "log_batch",
         lambda *_, metrics, **__: batches.append([metric.step for metric in metrics]),
     )
-    monkeypatch.setattr(mlflow_tracker, "metrics", lambda scores: scores)
+    monkeypatch.setattr(mlflow_tracker, "select_metrics", lambda scores: scores)
     scores = {f"metric_{index}": 1.0 for index in range(30)}
     log_rounds(tracker, run, dict.fromkeys(range(1, 71), scores))
     assert [len(set(steps)) for steps in batches] == [32, 32, 6]
@@ -142,9 +142,9 @@ def test_catching_up_takes_few_batches_and_tears_no_round_apart(opened, run, mon
 def test_totals_are_logged_when_they_change(opened, client, run):
     tracker = opened()
     tracker.opened(run)
-    tracker.log(run.config.run_id, {"cost/seconds": 5.5, "cost/peak_memory_mb": 100})
+    tracker.log_numbers(run.config.run_id, {"cost/seconds": 5.5, "cost/peak_memory_mb": 100})
     again = opened()
-    again.log(run.config.run_id, {"cost/seconds": 5.5, "cost/peak_memory_mb": 200})
+    again.log_numbers(run.config.run_id, {"cost/seconds": 5.5, "cost/peak_memory_mb": 200})
     assert points(client, again, run, "cost/seconds") == [(0, 5.5)]
     assert points(client, again, run, "cost/peak_memory_mb") == [(0, 100), (0, 200)]
 
@@ -181,7 +181,7 @@ def test_a_run_ends_no_earlier_than_it_started_although_the_clock_was_set_back(o
     ahead = 10 * AT
     opened()
     there = client.create_run(client.get_experiment_by_name("mine").experiment_id, ahead)
-    runs.end(client, there, "FINISHED", ended)
+    runs.end_run(client, there, "FINISHED", ended)
     assert client.get_run(there.info.run_id).info.end_time == ahead
 
 

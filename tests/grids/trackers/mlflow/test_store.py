@@ -67,14 +67,14 @@ def test_an_mlflow_server_that_does_not_answer_is_an_error_of_one_line(tmp_path)
     with pytest.raises(
         TrackerFailed, match=rf"at http://\*\*\*@127.0.0.1:{port} .*refused.*; start it"
     ) as caught:
-        store.connect(f"http://user:secret@127.0.0.1:{port}")
+        store.open_client(f"http://user:secret@127.0.0.1:{port}")
     assert "secret" not in str(caught.value)
 
 
 def test_a_file_that_is_no_database_is_one_line(tmp_path):
     (tmp_path / "mlflow.db").write_text("not a database, but long enough to be read as one" * 50)
     with pytest.raises(TrackerFailed, match="mlflow.db: file is not a database; move .*fedgrid sync"):
-        store.connect(store.default_uri(tmp_path))
+        store.open_client(store.default_uri(tmp_path))
 
 
 @pytest.mark.parametrize("folder", ["runs", "a%41b", "a?b", "a#b", "a b+c", "ñ鳥", "100%"])
@@ -83,7 +83,7 @@ def test_address_names_the_file_whatever_its_path(tmp_path, folder):
     uri = store.default_uri(tmp_path / folder)
     assert store.database_file(uri) == tmp_path / folder / "mlflow.db"
     assert make_url(uri).database == str(tmp_path / folder / "mlflow.db")
-    store.connect(uri)
+    store.open_client(uri)
     assert [path.name for path in tmp_path.iterdir()] == [folder]
 
 
@@ -92,7 +92,7 @@ def test_store_of_another_version_names_the_command_that_upgrades_it(tmp_path):
         database.execute("UPDATE alembic_version SET version_num = 'c1d2e3f4a5b6'")
     uri = store.default_uri(tmp_path)
     with pytest.raises(TrackerFailed, match=f"MLflow {version('mlflow')}; `mlflow db upgrade {uri}`"):
-        store.connect(uri)
+        store.open_client(uri)
 
 
 def test_truncated_store_is_one_line_before_mlflow_asks_it_for_a_minute(tmp_path):
@@ -100,12 +100,15 @@ def test_truncated_store_is_one_line_before_mlflow_asks_it_for_a_minute(tmp_path
     file = new_storage(tmp_path) / "mlflow.db"
     os.truncate(file, 4096)
     uri = store.default_uri(tmp_path)
-    with pytest.raises(TrackerFailed, match="malformed; move the file away.*sync"), store.one_line(uri):
+    with pytest.raises(TrackerFailed, match="malformed; move the file away.*sync"), store.convert_errors(uri):
         store.check_reachable(uri)
 
 
 def test_cause_is_the_stores_and_not_about_a_session_of_sqlalchemy():
     error = OperationalError("INSERT", {}, sqlite3.OperationalError("database or disk is full"))
     error.add_detail("raised as a result of Query-invoked autoflush; use a session.no_autoflush block")
-    with pytest.raises(TrackerFailed, match="database or disk is full$"), store.one_line("sqlite:////x"):
+    with (
+        pytest.raises(TrackerFailed, match="database or disk is full$"),
+        store.convert_errors("sqlite:////x"),
+    ):
         raise error

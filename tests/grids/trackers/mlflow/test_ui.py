@@ -30,13 +30,13 @@ def free_port() -> int:
 
 def test_the_server_has_one_worker_on_loopback_and_our_store(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert ui.command("sqlite:////runs/mlflow.db", Path("artifacts"), 5001) == [
+    assert ui.build_server_command("sqlite:////runs/mlflow.db", Path("artifacts"), 5001) == [
         *(sys.executable, "-m", "mlflow", "server"),
         *("--backend-store-uri", "sqlite:////runs/mlflow.db"),
         *("--artifacts-destination", str(tmp_path / "artifacts")),
         *("--host", "127.0.0.1", "--port", "5001", "--workers", "1"),
     ]
-    assert ui.environment()["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"
+    assert ui.build_server_environment()["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,15 @@ def test_the_server_has_one_worker_on_loopback_and_our_store(tmp_path, monkeypat
 )
 def test_requests_for_other_hosts_are_refused(host, is_allowed, monkeypatch):
     """By MLflow, which allows private addresses unless it is told."""
-    monkeypatch.setenv("MLFLOW_SERVER_ALLOWED_HOSTS", ui.environment()["MLFLOW_SERVER_ALLOWED_HOSTS"])
+    monkeypatch.setenv(
+        "MLFLOW_SERVER_ALLOWED_HOSTS", ui.build_server_environment()["MLFLOW_SERVER_ALLOWED_HOSTS"]
+    )
     assert is_allowed_host_header(get_allowed_hosts(), host) == is_allowed
 
 
 def test_the_ui_refuses_a_store_that_is_a_server_itself(tmp_path):
     with pytest.raises(TrackerFailed, match=r"server: open http://\*\*\*@head:5000 "):
-        ui.command("http://me:secret@head:5000", tmp_path, 5000)
+        ui.build_server_command("http://me:secret@head:5000", tmp_path, 5000)
 
 
 def test_a_port_that_is_none_is_one_line(tmp_path):
@@ -85,8 +87,8 @@ def test_server_is_up_once_its_health_is_fine(status, is_up):
 
     with HTTPServer(("127.0.0.1", 0), Health) as server:
         Thread(target=server.handle_request).start()
-        assert ui.answers(server.server_port) is is_up
-    assert not ui.answers(server.server_port)
+        assert ui.is_answering(server.server_port) is is_up
+    assert not ui.is_answering(server.server_port)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,7 @@ def test_server_that_ends_by_itself_is_one_line_with_the_cause(
     free_port, tmp_path, monkeypatch, capfd, printed, cause
 ):
     code = f"import sys; sys.stderr.write({printed!r}); sys.exit(3)"
-    monkeypatch.setattr(ui, "command", lambda *_: [sys.executable, "-c", code])
+    monkeypatch.setattr(ui, "build_server_command", lambda *_: [sys.executable, "-c", code])
     with pytest.raises(ui.ServerEnded, match=f"sqlite:////unused has ended: {cause}$"):
         ui.serve("sqlite:////unused", tmp_path, free_port, "", pytest.fail)
     assert capfd.readouterr() == ("", "")
@@ -120,8 +122,8 @@ def serving(port):
     server = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {worker!r}])"
     code = (
         "import sys; from pathlib import Path; from fedgrid.grids.trackers.mlflow import ui; "
-        f"ui.command = lambda *_: [sys.executable, '-c', {server!r}]; "
-        "ui.answers = lambda port: True; "
+        f"ui.build_server_command = lambda *_: [sys.executable, '-c', {server!r}]; "
+        "ui.is_answering = lambda port: True; "
         "announce = lambda text: print(text, flush=True); "
         f"ui.serve('sqlite:////unused', Path('unused'), {port}, 'started', announce)"
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 import mlflow
 import pytest
 
-from fedgrid.grids.trackers.mlflow.view import CHARTS, METRICS, TAGS, TOP, TOTALS, VIEW_TAG, view
+from fedgrid.grids.trackers.mlflow.view import CHARTS, METRICS, TAGS, TOP, TOTALS, VIEW_TAG, build_view
 from tests.helpers.logged_runs import unpack_tag
 
 KEYS = (*CHARTS, "cost/bytes_up")
@@ -14,7 +14,7 @@ BUNDLE = Path(mlflow.__file__).parent / "server" / "js" / "build" / "static" / "
 
 
 def test_view_has_the_columns_groups_by_algorithm_and_axes_and_draws_four_curves_on_top():
-    state = unpack_tag(view(KEYS, ["training.rounds"]))
+    state = unpack_tag(build_view(KEYS, ["training.rounds"]))
     assert state["selectedColumns"] == [
         "tags.`algorithm`",
         *(f"metrics.`{key}`" for key in METRICS),
@@ -32,7 +32,7 @@ def test_view_has_the_columns_groups_by_algorithm_and_axes_and_draws_four_curves
 
 def test_every_metric_has_one_chart_and_one_value_a_run_is_a_bar():
     """MLflow would add a chart of its own for a metric without one."""
-    charts = unpack_tag(view(KEYS))["compareRunCharts"]
+    charts = unpack_tag(build_view(KEYS))["compareRunCharts"]
     kinds = {chart["metricKey"]: chart["type"] for chart in charts}
     assert kinds == {**dict.fromkeys((*KEYS, "round"), "LINE"), **dict.fromkeys(TOTALS, "BAR")}
     assert len(charts) == len(kinds)
@@ -40,13 +40,13 @@ def test_every_metric_has_one_chart_and_one_value_a_run_is_a_bar():
 
 
 def test_every_chart_is_in_a_section():
-    state = unpack_tag(view(KEYS, searched=["algorithm.threshold"]))
+    state = unpack_tag(build_view(KEYS, searched=["algorithm.threshold"]))
     sections = {section["uuid"] for section in state["compareRunSections"]}
     assert {chart["metricSectionId"] for chart in state["compareRunCharts"]} <= sections
 
 
 def test_search_has_parallel_coordinates_and_is_sorted_by_its_score():
-    state = unpack_tag(view(KEYS, ["algorithm.threshold"], ["algorithm.threshold"]))
+    state = unpack_tag(build_view(KEYS, ["algorithm.threshold"], ["algorithm.threshold"]))
     [chart] = [chart for chart in state["compareRunCharts"] if chart["type"] == "PARALLEL"]
     assert chart["selectedParams"] == ["algorithm.threshold"]
     assert (state["groupBy"], state["orderByKey"], state["orderByAsc"]) == (
@@ -61,7 +61,7 @@ def test_installed_mlflow_knows_the_words_of_the_view():
     code = "".join(path.read_text(errors="replace") for path in sorted(BUNDLE.glob("main.*.js")))
     if not code:
         pytest.skip(f"the installed MLflow has no page in {BUNDLE}")
-    state = unpack_tag(view(KEYS))
+    state = unpack_tag(build_view(KEYS))
     facets = {"searchFilter", "orderByKey", "orderByAsc"}
     words = {*state, *state["groupBy"]} - facets
     words |= {word for chart in state["compareRunCharts"] for word in chart if word != "deleted"}

@@ -15,7 +15,7 @@ Shapes: G dialects, N sentences, T characters.
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import make_generator
 
 NOUNS = ("ako", "belu", "dino", "fasi", "gero", "hiba", "juko", "lamo", "nepi", "osu", "puda", "vike")
 ADJECTIVES = ("bo", "feg", "hin", "kal", "nu", "sop")
@@ -33,12 +33,12 @@ Tokens = NDArray[np.int64]
 ClassLabels = NDArray[np.int64]
 
 
-def dialects() -> tuple[list[Tokens], list[ClassLabels]]:
+def draw_dialects() -> tuple[list[Tokens], list[ClassLabels]]:
     """Draw each dialect's sentences, shape (N, T), and their meanings, 0 to 3."""
-    rng = generator(0, "dialects")
+    rng = make_generator(0, "dialects")
     tokens, meanings = [], []
     for dialect in range(DIALECTS):
-        before, after = (_phrases(dialect, rng) for _ in range(2))
+        before, after = (_draw_phrases(dialect, rng) for _ in range(2))
         meaning_N = rng.integers(MEANINGS, size=SENTENCES)
         is_false_N = rng.integers(2, size=SENTENCES)
         verbs = [
@@ -51,7 +51,7 @@ def dialects() -> tuple[list[Tokens], list[ClassLabels]]:
     return tokens, meanings
 
 
-def _phrases(dialect: int, rng: np.random.Generator) -> list[str]:
+def _draw_phrases(dialect: int, rng: np.random.Generator) -> list[str]:
     """Draw a phrase for each sentence of a dialect."""
     # Rank r has weight r^-0.5; the roll lets each dialect begin to count at another noun.
     weights = np.roll(np.arange(1, len(NOUNS) + 1) ** -0.5, dialect * len(NOUNS) // DIALECTS)

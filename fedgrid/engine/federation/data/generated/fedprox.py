@@ -17,7 +17,7 @@ Shapes: K devices, D inputs, L classes, N examples.
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import make_generator
 
 DEVICES, INPUTS, CLASSES = 30, 60, 10
 
@@ -25,9 +25,9 @@ Floats = NDArray[np.float32]
 ClassLabels = NDArray[np.int64]
 
 
-def synthetic(alpha: float, beta: float) -> tuple[list[Floats], list[ClassLabels]]:
+def draw_synthetic(alpha: float, beta: float) -> tuple[list[Floats], list[ClassLabels]]:
     """Draw each device's inputs, shape (N, D), and classes, 0 to 9."""
-    rng = generator(0, "FedProx's synthetic data")
+    rng = make_generator(0, "FedProx's synthetic data")
     sizes_K = rng.lognormal(4, 2, DEVICES).astype(int) + 50
     # Standard normal numbers times alpha and beta: all pairs share their random numbers, and differ by scale
     # alone.

@@ -15,7 +15,7 @@ Shapes: G groups, D inputs, N examples.
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import make_generator
 
 GROUPS, INPUTS, EXAMPLES = 4, 100, 3000
 """Number of groups, of inputs, and of examples of each group."""
@@ -26,9 +26,9 @@ Floats = NDArray[np.float32]
 ClassLabels = NDArray[np.int64]
 
 
-def linear_mixture() -> tuple[list[Floats], list[ClassLabels]]:
+def draw_linear_mixture() -> tuple[list[Floats], list[ClassLabels]]:
     """Draw each group's inputs, shape (N, D), and classes, 0 or 1."""
-    rng = generator(0, "IFCA's synthetic data")
+    rng = make_generator(0, "IFCA's synthetic data")
     # Half of the entries are 1, so the expected squared length is 1.
     theta_GD = rng.integers(0, 2, (GROUPS, INPUTS)) / np.sqrt(INPUTS / 2)
     inputs, labels = [], []

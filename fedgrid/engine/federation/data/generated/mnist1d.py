@@ -18,7 +18,7 @@ Shapes: L classes, N series, T places, V values.
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import make_generator
 
 TEMPLATES = (
     (5, 6, 6.5, 6.75, 7, 7, 7, 7, 6.75, 6.5, 6, 5),
@@ -43,28 +43,30 @@ SERIES = 5000
 Floats = NDArray[np.float64]
 
 
-def mnist1d() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def draw_mnist1d() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Draw the series, shape (N, 40), and their classes, 0 to 9, in random order."""
-    rng = generator(0, "MNIST-1D")
+    rng = make_generator(0, "MNIST-1D")
     labels_N = rng.permutation(np.arange(SERIES) % len(TEMPLATES))
     # The order of the draws below is part of the data set: labels, shapes, correlated noise, white noise,
     # tilts.
-    drawn_NT, is_drawn_NT = _drawn(_templates()[labels_N], rng)
-    noise_NT = _white(CORRELATED_NOISE, rng)
+    drawn_NT, is_drawn_NT = _draw_shapes(_scale_templates()[labels_N], rng)
+    noise_NT = _draw_white_noise(CORRELATED_NOISE, rng)
     # Imported here, as most runs do without.
     from scipy.ndimage import gaussian_filter1d
 
-    noisy_NT = np.where(is_drawn_NT, drawn_NT, gaussian_filter1d(noise_NT, SMOOTHING)) + _white(
+    noisy_NT = np.where(is_drawn_NT, drawn_NT, gaussian_filter1d(noise_NT, SMOOTHING)) + _draw_white_noise(
         WHITE_NOISE, rng
     )
     tilts_N = rng.uniform(-MOST_TILT, MOST_TILT, (SERIES, 1))
     tilted_NT = noisy_NT - tilts_N * np.linspace(-0.5, 0.5, PLACES)
-    series_NT = _at(tilted_NT, np.broadcast_to(np.linspace(0, PLACES - 1, LENGTH), (SERIES, LENGTH)))
+    series_NT = _interpolate_rows(
+        tilted_NT, np.broadcast_to(np.linspace(0, PLACES - 1, LENGTH), (SERIES, LENGTH))
+    )
     standard_NT = (series_NT - series_NT.mean()) / series_NT.std()
     return standard_NT.astype(np.float32), labels_N
 
 
-def _templates() -> Floats:
+def _scale_templates() -> Floats:
     """Scale the templates: standardised, moved to begin at 0, a sixth as high; shape (L, V)."""
     raw = np.array(TEMPLATES)
     standard = (raw - raw.mean(axis=1, keepdims=True)) / raw.std(axis=1, keepdims=True)
@@ -72,7 +74,7 @@ def _templates() -> Floats:
     return templates_LV
 
 
-def _drawn(templates_NV: Floats, rng: np.random.Generator) -> tuple[Floats, NDArray[np.bool_]]:
+def _draw_shapes(templates_NV: Floats, rng: np.random.Generator) -> tuple[Floats, NDArray[np.bool_]]:
     """Draw the series without noise, and mark the places that belong to the template, both of shape (N, T).
 
     Args:
@@ -87,15 +89,15 @@ def _drawn(templates_NV: Floats, rng: np.random.Generator) -> tuple[Floats, NDAr
     position_NT = place_NT * (width + padding_N - 1) / (PLACES - 1)
     # Padded by the most zeros for all; how many of them a series uses is in its positions.
     padded = np.pad(templates_NV, ((0, 0), (0, MOST_PADDING)))
-    return scale_N * _at(padded, position_NT), position_NT < width
+    return scale_N * _interpolate_rows(padded, position_NT), position_NT < width
 
 
-def _white(deviation: float, rng: np.random.Generator) -> Floats:
+def _draw_white_noise(deviation: float, rng: np.random.Generator) -> Floats:
     """Draw white noise, shape (N, T)."""
     return deviation * rng.standard_normal((SERIES, PLACES))
 
 
-def _at(values_NV: Floats, position_NP: Floats) -> Floats:
+def _interpolate_rows(values_NV: Floats, position_NP: Floats) -> Floats:
     """Interpolate each row linearly at some positions between 0 and V-1."""
     # The last position is interpolated from the last pair of values, so that `left + 1` exists.
     left = np.minimum(position_NP.astype(np.int64), values_NV.shape[1] - 2)

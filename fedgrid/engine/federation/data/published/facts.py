@@ -40,14 +40,14 @@ images."""
 DOWNLOADS = {"pathmnist": 206, "bloodmnist": 36}
 """Measured sizes of downloads in megabytes; of other sets the size of the pixels counts, which the files
 compress."""
-OF_VOLUMES = ("organ", "nodule", "adrenal", "fracture", "vessel", "synapse")
+VOLUME_SETS = ("organ", "nodule", "adrenal", "fracture", "vessel", "synapse")
 REFUSED = {
     "chestmnist": "each of its images may have several of 14 labels, and fedgrid trains classifiers of one",
     "retinamnist": "its classes are grades in an order (ordinal regression), which fedgrid does not use; to "
     "train on them as classes: npz:retinamnist.npz, the file of the package medmnist",
     **{
         f"{name}mnist3d": "its images are volumes, and fedgrid's have a height and a width"
-        for name in OF_VOLUMES
+        for name in VOLUME_SETS
     },
 }
 """MedMNIST's other sets, and why fedgrid has no entry for them."""

@@ -61,7 +61,7 @@ BLOODMNIST = r"""@article{acevedo2020dataset,
   year = {2020},
   doi = {10.1016/j.dib.2020.105474}
 }"""
-OF_MEDMNIST = {"pathmnist": (PATHMNIST,), "bloodmnist": (BLOODMNIST,)}
+MEDMNIST_SOURCES = {"pathmnist": (PATHMNIST,), "bloodmnist": (BLOODMNIST,)}
 """Papers of the origin of MedMNIST's images, by the name of the set."""
 SVHN = r"""@inproceedings{netzer2011reading,
   author = {Netzer, Yuval and Wang, Tao and Coates, Adam and Bissacco, Alessandro and Wu, Bo and Ng,

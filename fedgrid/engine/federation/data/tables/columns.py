@@ -16,14 +16,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.images import Images
-from fedgrid.engine.federation.data.names import DROP, NUMBER, composed
+from fedgrid.engine.federation.data.names import DROP, NUMBER, compose_accents
 from fedgrid.engine.federation.data.partition import Positions
-from fedgrid.engine.federation.data.precision import LARGEST, find_beyond, find_offsets, to_single
-from fedgrid.engine.federation.data.tables.options import CHARS, FILL, LABEL, MEAN, TO_SKIP, TOKENS, Options
-from fedgrid.engine.federation.errors import ConfigError, DataError, abbreviate
+from fedgrid.engine.federation.data.precision import (
+    OVERFLOW_HELP,
+    convert_to_single,
+    find_offsets,
+    find_overflow,
+)
+from fedgrid.engine.federation.data.tables.options import (
+    CHARS,
+    FILL,
+    LABEL,
+    MEAN,
+    TO_SKIP,
+    TOKENS,
+    TableOptions,
+)
+from fedgrid.engine.federation.errors import ConfigError, DataError, abbreviate_names
 from fedgrid.engine.federation.inputs import Inputs
 
-FEW, MOST = 20, 1000
+FEW_LEVELS, MAX_LEVELS = 20, 1000
 """Numbers of different texts in a column: up to the first is never too many, and above the second always."""
 INDEX = re.compile(r"|Unnamed: 0(\.\d+)*|__index_level_\d+__")
 """Names of columns that pandas or R has written as an index of the rows."""
@@ -67,7 +80,7 @@ class Column:
     """Returns the values of `LISTS`; None: the column has no lists."""
 
     @property
-    def other(self) -> str:
+    def other_kind(self) -> str:
         """The column's type, if it is neither numbers nor texts; else empty."""
         return "" if self.kind in (TEXTS, NUMBERS) else self.kind
 
@@ -98,7 +111,7 @@ class Table:
     """Marks the rows of the server's test set, if the format does so."""
 
 
-def make_rows(table: Table, options: Options, columns_left: Sequence[str], is_test_R: Bools) -> Rows:
+def make_rows(table: Table, options: TableOptions, columns_left: Sequence[str], is_test_R: Bools) -> Rows:
     """Convert some columns to rows of numbers.
 
     Args:
@@ -113,10 +126,10 @@ def make_rows(table: Table, options: Options, columns_left: Sequence[str], is_te
     """
     columns: list[NDArray[np.float32]] = []
     notes: list[str] = []
-    of_texts: list[str] = []
+    text_columns: list[str] = []
     centred: list[str] = []
     for name in columns_left:
-        if other := table.columns[name].other:
+        if other := table.columns[name].other_kind:
             raise ConfigError(
                 f"{options.source}: column {name} has {other}, which nothing learns from here; "
                 f"leave it out, #{DROP}={name}, or write numbers or texts, a column each",
@@ -124,69 +137,72 @@ def make_rows(table: Table, options: Options, columns_left: Sequence[str], is_te
             )
         numbers = table.columns[name].numbers()
         if numbers is not None:
-            column, offset = _in_single(
-                options, name, _filled(table, options, name, numbers, is_test_R), is_test_R
+            column, offset = _cast_column(
+                options, name, _fill_gaps(table, options, name, numbers, is_test_R), is_test_R
             )
             columns.append(column)
             centred += [f"{name} ({offset:g})"] if offset else []
             continue
-        texts = composed(written := table.columns[name].texts())
-        levels = _levels(table, options, name, written, is_test_R)
+        texts = compose_accents(written := table.columns[name].texts())
+        levels = _list_levels(table, options, name, written, is_test_R)
         text_R = np.array(texts)
         columns += [(text_R == level).astype(np.float32) for level in levels]
-        of_texts.append(f"{name} ({len(levels)})")
+        text_columns.append(f"{name} ({len(levels)})")
         if unseen := sorted({*texts} - {*levels, ""}):
             notes.append(
-                f"{options.source}: {abbreviate(unseen)} in column {name} is in test rows only, and counts "
+                f"{options.source}: {abbreviate_names(unseen)} in column {name} is in test rows only, and "
+                "counts "
                 "as none of its texts"
             )
-    if of_texts:
-        notes.append(f"{options.source}: each text of a column becomes a column: {', '.join(of_texts)}")
+    if text_columns:
+        notes.append(f"{options.source}: each text of a column becomes a column: {', '.join(text_columns)}")
     notes += note_on_offsets(options, centred)
     rows = np.column_stack(columns)
     return Rows(Inputs("numbers", rows.shape[1:]), rows.__getitem__, notes)
 
 
-def note_on_offsets(options: Options, offsets: Sequence[str]) -> list[str]:
+def note_on_offsets(options: TableOptions, offsets: Sequence[str]) -> list[str]:
     """Write a note on the offsets that are taken off columns, if there are any."""
     if not offsets:
         return []
     return [
         f"{options.source}: an offset is taken off all rows, beside which single precision would lose their "
-        f"differences: {abbreviate(offsets)}"
+        f"differences: {abbreviate_names(offsets)}"
     ]
 
 
-def _filled(
-    table: Table, options: Options, name: str, numbers: NDArray[np.float64], is_test_R: Bools
+def _fill_gaps(
+    table: Table, options: TableOptions, name: str, numbers: NDArray[np.float64], is_test_R: Bools
 ) -> NDArray[np.float64]:
     """Fill the gaps of a column of numbers with the mean of the pool, if `#fill=mean` is set."""
     is_missing = np.isnan(numbers)
     if not is_missing.any():
         return numbers
     if not options.fills:
-        error = missing(options, name, int(np.argmax(is_missing)), table)
+        error = missing_value_error(options, name, int(np.argmax(is_missing)), table)
         raise DataError(f"{error}; #{FILL}={MEAN} takes the column's mean")
     if is_missing[~is_test_R].all():
         raise DataError(f"{options.source}: column {name} has no value; leave it out with #{DROP}={name}")
     return np.where(is_missing, numbers[~is_test_R & ~is_missing].mean(), numbers)
 
 
-def _in_single(
-    options: Options, name: str, numbers: NDArray[np.float64], is_test_R: Bools
+def _cast_column(
+    options: TableOptions, name: str, numbers: NDArray[np.float64], is_test_R: Bools
 ) -> tuple[NDArray[np.float32], float]:
     """Convert a column to single precision; also give the offset that was taken off it, mostly 0."""
     column = numbers[:, None]
     offsets = find_offsets([column[~is_test_R]])
-    single = to_single(column, offsets)
-    if (place := find_beyond(single)) is not None:
+    single = convert_to_single(column, offsets)
+    if (place := find_overflow(single)) is not None:
         row, _ = place
         number = options.number_row(row)
-        raise DataError(f"{options.source}: row {number} has {numbers[row]:g} in column {name}; {LARGEST}")
+        raise DataError(
+            f"{options.source}: row {number} has {numbers[row]:g} in column {name}; {OVERFLOW_HELP}"
+        )
     return single[:, 0], float(offsets[0])
 
 
-def read_targets(table: Table, options: Options, name: str) -> NDArray[np.float32]:
+def read_targets(table: Table, options: TableOptions, name: str) -> NDArray[np.float32]:
     """Read the numbers to predict of all rows, shape (R,).
 
     Raises:
@@ -197,35 +213,39 @@ def read_targets(table: Table, options: Options, name: str) -> NDArray[np.float3
         text = next(text for text in table.columns[name].texts() if not NUMBER.fullmatch(text))
         raise DataError(f"{options.source}: column {name} has {text}, no number; classes: #{LABEL}={name}")
     if np.isnan(numbers).any():
-        raise DataError(f"{missing(options, name, int(np.argmax(np.isnan(numbers))), table)}; {TO_SKIP}")
+        raise DataError(
+            f"{missing_value_error(options, name, int(np.argmax(np.isnan(numbers))), table)}; {TO_SKIP}"
+        )
     # All rows count for the offset, as it is decided later which of them are test rows. Neither the squared
     # error nor R2 depends on an offset.
-    column, _ = _in_single(options, name, numbers, np.zeros(len(numbers), bool))
+    column, _ = _cast_column(options, name, numbers, np.zeros(len(numbers), bool))
     if (column == column[:1]).all():
         raise DataError(f"{options.source}: column {name} has one number; name a column with more")
     return column
 
 
-def _levels(table: Table, options: Options, name: str, written: Sequence[str], is_test_R: Bools) -> list[str]:
+def _list_levels(
+    table: Table, options: TableOptions, name: str, written: Sequence[str], is_test_R: Bools
+) -> list[str]:
     """List the different texts of a column that rows of the pool have, composed, in order."""
     if not options.fills and "" in written:
-        error = missing(options, name, written.index(""), table)
+        error = missing_value_error(options, name, written.index(""), table)
         raise DataError(f"{error}; #{FILL}={MEAN} takes it for none of the column's texts")
-    every = sorted(set(written) - {""})
-    _check_strays(options, name, every, written)
-    check_levels(options, name, every, len(written), f"leave the column out with #{DROP}={name}")
-    of_pool = {text for text, is_test in zip(written, is_test_R, strict=True) if text and not is_test}
-    return list(dict.fromkeys(composed(sorted(of_pool))))
+    levels = sorted(set(written) - {""})
+    _check_strays(options, name, levels, written)
+    check_levels(options, name, levels, len(written), f"leave the column out with #{DROP}={name}")
+    pool_texts = {text for text, is_test in zip(written, is_test_R, strict=True) if text and not is_test}
+    return list(dict.fromkeys(compose_accents(sorted(pool_texts))))
 
 
-def _check_strays(options: Options, name: str, levels: Sequence[str], texts: Sequence[str]) -> None:
+def _check_strays(options: TableOptions, name: str, levels: Sequence[str], texts: Sequence[str]) -> None:
     """Check that a column is not one of numbers but for a mark such as `?`, or for one text."""
     # A mark such as `?` stands for a missing value, and one text among many numbers is a typing error: taken
     # for texts, each number would silently become a column of its own.
     others = [level for level in levels if not NUMBER.fullmatch(level)]
     num_numbers = len(levels) - len(others)
     are_marks = not any(character.isalnum() for other in others for character in other)
-    if others and ((are_marks and num_numbers > 1) or (len(others) == 1 and num_numbers > FEW)):
+    if others and ((are_marks and num_numbers > 1) or (len(others) == 1 and num_numbers > FEW_LEVELS)):
         row = options.number_row(texts.index(others[0]))
         raise DataError(
             f"{options.source}: row {row} has '{others[0]}' in column {name}, and other rows have numbers; "
@@ -234,8 +254,8 @@ def _check_strays(options: Options, name: str, levels: Sequence[str], texts: Seq
         )
 
 
-def require_texts(
-    table: Table, options: Options, name: str | None, values: Sequence[str], instead: str = ""
+def check_no_gaps(
+    table: Table, options: TableOptions, name: str | None, values: Sequence[str], instead: str = ""
 ) -> None:
     """Check that a column of texts has no gap.
 
@@ -250,11 +270,13 @@ def require_texts(
         DataError: a value is missing.
     """
     if "" in values:
-        error = missing(options, name, values.index(""), table)
+        error = missing_value_error(options, name, values.index(""), table)
         raise DataError(f"{error}; {instead}") if instead else error
 
 
-def missing(options: Options, name: str | None, row: int, table: Table | None = None) -> DataError:
+def missing_value_error(
+    options: TableOptions, name: str | None, row: int, table: Table | None = None
+) -> DataError:
     """Build the error for a missing value; it quotes the word that stands for it, if the table has one there.
 
     Args:
@@ -280,7 +302,9 @@ def missing(options: Options, name: str | None, row: int, table: Table | None = 
     return DataError(f"{called} no value in column {name} (rows count from 1)")
 
 
-def check_levels(options: Options, name: str, levels: Sequence[str], num_rows: int, instead: str) -> None:
+def check_levels(
+    options: TableOptions, name: str, levels: Sequence[str], num_rows: int, instead: str
+) -> None:
     """Check that a column of texts has no numbers with commas or units, and few different texts.
 
     Args:
@@ -299,19 +323,20 @@ def check_levels(options: Options, name: str, levels: Sequence[str], num_rows: i
     number = f"has {len(levels)} different values in {num_rows} rows"
     if commas := [level for level in others if NUMBER.fullmatch(level.replace(",", "."))]:
         problem = f"has {commas[0]}, a number with a comma; write decimals with a point, thousands without"
-    elif len(levels) <= FEW or len(levels) <= min(MOST, num_rows // 2):
+    elif len(levels) <= FEW_LEVELS or len(levels) <= min(MAX_LEVELS, num_rows // 2):
         return
     elif units := [level for level in others if NUMBER.fullmatch(UNIT.sub("", level))]:
         problem = f"has {units[0]}, a number with a unit; write the number alone"
     elif 0 < len(others) < len(levels) / 10:
-        problem = f"has numbers and {abbreviate(others)}; write numbers only"
+        problem = f"has numbers and {abbreviate_names(others)}; write numbers only"
     elif all(map(DATE.fullmatch, levels)):
         problem = (
             f"{number}, dates such as {levels[0]}; write them as numbers, days since the first, or {instead}"
         )
     elif 2 * sum(" " in level for level in levels) > len(levels):
         problem = (
-            f"{number}, such as '{levels[0][:FEW]}'; models learn from texts as hf:./FOLDER#{TOKENS}={CHARS},"
+            f"{number}, such as '{levels[0][:FEW_LEVELS]}'; models learn from texts as "
+            f"hf:./FOLDER#{TOKENS}={CHARS},"
             f" saved by the package datasets; here {instead}"
         )
     else:

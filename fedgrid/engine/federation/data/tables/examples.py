@@ -17,21 +17,21 @@ from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.dataset import DataSource, Facts
 from fedgrid.engine.federation.data.images import ImageSet, Labels, Pair, Subjects
-from fedgrid.engine.federation.data.names import DROP, NUMBER, TARGET, composed, sort_names
+from fedgrid.engine.federation.data.names import DROP, NUMBER, TARGET, compose_accents, sort_names
 from fedgrid.engine.federation.data.partition import assign_clients, number_names
-from fedgrid.engine.federation.data.server_share import FIFTH, draw_tests
+from fedgrid.engine.federation.data.server_share import DEFAULT_SHARE, draw_test_rows
 from fedgrid.engine.federation.data.tables.columns import (
     INDEX,
     Bools,
     Rows,
     Table,
     check_levels,
+    check_no_gaps,
     make_rows,
-    missing,
+    missing_value_error,
     read_targets,
-    require_texts,
 )
-from fedgrid.engine.federation.data.tables.encodings import encode
+from fedgrid.engine.federation.data.tables.encodings import encode_column
 from fedgrid.engine.federation.data.tables.options import (
     CLIENT,
     GROUP,
@@ -42,17 +42,17 @@ from fedgrid.engine.federation.data.tables.options import (
     SUBJECT,
     TEST,
     TO_SKIP,
-    Options,
+    TableOptions,
     find_roles,
 )
-from fedgrid.engine.federation.errors import ConfigError, DataError, abbreviate
+from fedgrid.engine.federation.errors import ConfigError, DataError, abbreviate_names
 from fedgrid.engine.federation.inputs import DTYPES
 
 YES, NO = ("true", "1", "yes"), ("false", "0", "no", "")
 """Marks of the column `test`, in small letters."""
 
 
-def open_table(table: Table, options: Options) -> DataSource:
+def open_table(table: Table, options: TableOptions) -> DataSource:
     """Find the facts of a table, and build the function that reads its pool and test set.
 
     Raises:
@@ -61,7 +61,7 @@ def open_table(table: Table, options: Options) -> DataSource:
     """
     source, roles = options.source, find_roles(list(table.columns), options)
     for role, name in roles.items():
-        if other := table.columns[name].other:
+        if other := table.columns[name].other_kind:
             raise ConfigError(
                 f"{source}: column {name} has {other}, and a {role} is a number or a text; name another "
                 f"column, #{role}=COLUMN",
@@ -70,22 +70,22 @@ def open_table(table: Table, options: Options) -> DataSource:
     # 1. Leave rows out, before anything is counted or drawn.
     left_out: list[str] = []
     if options.skips or options.min_rows:
-        is_out_R, left_out = find_left_out(table, options, roles, _marks(table, options, roles))
+        is_out_R, left_out = find_dropped_rows(table, options, roles, _read_marks(table, options, roles))
         table = table.take(~is_out_R)
         options = replace(options, numbers_R=1 + np.flatnonzero(~is_out_R))
     # 2. Read classes, subjects and the server's test rows.
     texts = {role: table.columns[name].texts() for role, name in roles.items()}
     for role in (LABEL, GROUP, SUBJECT):
         instead = TO_SKIP if role == LABEL else ""
-        require_texts(table, options, roles.get(role), texts.get(role, []), instead)
-    label_R, class_names = _labels(table, options, roles, texts)
+        check_no_gaps(table, options, roles.get(role), texts.get(role, []), instead)
+    label_R, class_names = _number_labels(table, options, roles, texts)
     subject_R = None
     if SUBJECT in roles:
-        subjects = composed(sorted(set(texts[SUBJECT])))
+        subjects = compose_accents(sorted(set(texts[SUBJECT])))
         subject_R = number_names(texts[SUBJECT], list(dict.fromkeys(subjects)))
-    is_test_R, notes = _tests(table, options, roles, texts, label_R, subject_R)
+    is_test_R, notes = _choose_tests(table, options, roles, texts, label_R, subject_R)
     # 3. Encode the columns that have no role; the offsets and texts of the pool decide.
-    rows = _rows(table, options, roles.values(), is_test_R)
+    rows = _encode_rows(table, options, roles.values(), is_test_R)
     held, tested = np.flatnonzero(~is_test_R), np.flatnonzero(is_test_R)
     pool, test = (
         ImageSet(
@@ -104,15 +104,15 @@ def open_table(table: Table, options: Options) -> DataSource:
     if CLIENT in roles:
         clients = [texts[CLIENT][row] for row in held]
         if "" in clients:
-            error = missing(options, roles[CLIENT], int(held[clients.index("")]), table)
+            error = missing_value_error(options, roles[CLIENT], int(held[clients.index("")]), table)
             raise DataError(f"{error}; {TO_SKIP}")
-        if tested_only := sort_names({*composed(texts[CLIENT])} - {*composed(clients), ""}):
-            notes.append(f"{source}: only test rows have the {roles[CLIENT]} {abbreviate(tested_only)}")
+        if tested_only := sort_names({*compose_accents(texts[CLIENT])} - {*compose_accents(clients), ""}):
+            notes.append(f"{source}: only test rows have the {roles[CLIENT]} {abbreviate_names(tested_only)}")
         assigned = assign_clients(Path(source).name, clients, groups)
         pool = replace(pool, assigned=assigned)
         if groups is not None and not assigned.group_names:
             notes.append(f"{source}: a {roles[CLIENT]} has rows of several groups, so it is in none")
-    absent = () if TARGET in roles else _absent(source, roles[LABEL], class_names, pool, test)
+    absent = () if TARGET in roles else _note_absent_classes(source, roles[LABEL], class_names, pool, test)
     facts = Facts(
         num_classes=len(class_names),
         inputs=rows.inputs,
@@ -125,48 +125,50 @@ def open_table(table: Table, options: Options) -> DataSource:
     return facts, lambda: (replace(pool, images=rows.read(held)), replace(test, images=rows.read(tested)))
 
 
-def _add_groups(pair: Pair, of_pool: Sequence[str], of_test: Sequence[str]) -> Pair:
+def _add_groups(pair: Pair, pool_groups: Sequence[str], test_groups: Sequence[str]) -> Pair:
     """Add groups to the examples; to those of the test set only where the pool has all of them."""
-    names = sort_names(set(of_pool))
+    names = sort_names(set(pool_groups))
     pool, test = pair
-    pool = replace(pool, groups=number_names(of_pool, names), group_names=tuple(names))
-    if set(composed(of_test)) <= set(names):
-        test = replace(test, groups=number_names(of_test, names), group_names=tuple(names))
+    pool = replace(pool, groups=number_names(pool_groups, names), group_names=tuple(names))
+    if set(compose_accents(test_groups)) <= set(names):
+        test = replace(test, groups=number_names(test_groups, names), group_names=tuple(names))
     return pool, test
 
 
-def _labels(
-    table: Table, options: Options, roles: Mapping[str, str], texts: Mapping[str, Sequence[str]]
+def _number_labels(
+    table: Table, options: TableOptions, roles: Mapping[str, str], texts: Mapping[str, Sequence[str]]
 ) -> tuple[Labels, tuple[str, ...]]:
     """Number the classes of all rows, and name them; or read the numbers to predict."""
     if not next(iter(texts.values())):
         raise DataError(f"{options.source} has no row, only columns; add some")
     if TARGET in roles:
         return read_targets(table, options, roles[TARGET]), (roles[TARGET],)
-    class_names = _class_names(table, options, roles[LABEL], texts[LABEL])
+    class_names = _find_class_names(table, options, roles[LABEL], texts[LABEL])
     return number_names(texts[LABEL], class_names), class_names
 
 
-def _rows(table: Table, options: Options, roles: Collection[str], is_test_R: Bools) -> Rows:
+def _encode_rows(table: Table, options: TableOptions, roles: Collection[str], is_test_R: Bools) -> Rows:
     """Encode the columns that are left, without those that only number the rows."""
     left = [name for name in table.columns if name not in (*roles, *options.dropped)]
     index = [name for name in left if name in table.index or INDEX.fullmatch(name)]
     left = [options.input] if options.input else [name for name in left if name not in index]
     if not left:
         raise DataError(f"{options.source} has no column to learn from, only {', '.join(roles)}; add some")
-    encoded = encode(table, options, left, is_test_R) if options.is_saved else None
+    encoded = encode_column(table, options, left, is_test_R) if options.is_saved else None
     rows = encoded or make_rows(table, options, left, is_test_R)
     if not index or options.input:
         return rows
-    called = abbreviate([name or "without a name" for name in index])
+    called = abbreviate_names([name or "without a name" for name in index])
     note = f"{options.source}: nothing is learned from the index of the rows, column {called}"
     return replace(rows, notes=(*rows.notes, note))
 
 
-def _class_names(table: Table, options: Options, name: str, labels: Sequence[str]) -> tuple[str, ...]:
+def _find_class_names(
+    table: Table, options: TableOptions, name: str, labels: Sequence[str]
+) -> tuple[str, ...]:
     """Find the names of the classes, in the order of their numbers: as the format lists them, or sorted."""
     if classes := table.columns[name].classes:
-        return tuple(composed(classes))
+        return tuple(compose_accents(classes))
     names = sort_names(set(labels))
     if len(names) < 2:
         raise DataError(f"{options.source}: column {name} has one class, {names[0]}; name a column with more")
@@ -177,9 +179,9 @@ def _class_names(table: Table, options: Options, name: str, labels: Sequence[str
     return tuple(names)
 
 
-def _tests(
+def _choose_tests(
     table: Table,
-    options: Options,
+    options: TableOptions,
     roles: Mapping[str, str],
     texts: Mapping[str, Sequence[str]],
     label_R: Labels,
@@ -198,9 +200,9 @@ def _tests(
     Raises:
         DataError: a subject has rows on both sides.
     """
-    source, is_test_R = options.source, _marks(table, options, roles)
+    source, is_test_R = options.source, _read_marks(table, options, roles)
     if is_test_R is None:
-        is_test_R = draw_tests(source, label_R, options.share or FIFTH, subject_R)
+        is_test_R = draw_test_rows(source, label_R, options.share or DEFAULT_SHARE, subject_R)
         unit = "rows" if subject_R is None else f"rows, by {roles[SUBJECT]},"
         return is_test_R, [
             f"{source}: {is_test_R.sum()} of {len(label_R)} {unit} are drawn as the server's test set; a "
@@ -217,7 +219,7 @@ def _tests(
     return is_test_R, []
 
 
-def _marks(table: Table, options: Options, roles: Mapping[str, str]) -> Bools | None:
+def _read_marks(table: Table, options: TableOptions, roles: Mapping[str, str]) -> Bools | None:
     """Read the marks of the server's test set; None if neither the format nor a column has any."""
     # Data that the package `datasets` has saved are marked by their splits.
     if table.is_test_R is not None or TEST not in roles:
@@ -239,26 +241,26 @@ def _marks(table: Table, options: Options, roles: Mapping[str, str]) -> Bools | 
     return is_test_R
 
 
-def _absent(
+def _note_absent_classes(
     source: str, name: str, class_names: Sequence[str], pool: ImageSet, test: ImageSet
 ) -> Iterator[str]:
     """Yield a note on each list of classes that a part lacks, or that a single client has."""
     for part, called in ((pool, "training"), (test, "test")):
         missing = sorted(set(range(len(class_names))) - set(part.labels.tolist()))
         if missing:
-            names = abbreviate([class_names[label] for label in missing])
+            names = abbreviate_names([class_names[label] for label in missing])
             yield f"{source}: no {called} row has the {name} {names}"
     if pool.assigned is not None:
         clients_L = Counter(
             label for held in pool.assigned.held_K for label in np.unique(pool.labels[held]).tolist()
         )
-        alone = [class_names[label] for label, clients in sorted(clients_L.items()) if clients == 1]
-        if alone and pool.assigned.num_clients > 1:
-            yield f"{source}: one client alone has the {name} {abbreviate(alone)}"
+        held_once = [class_names[label] for label, clients in sorted(clients_L.items()) if clients == 1]
+        if held_once and pool.assigned.num_clients > 1:
+            yield f"{source}: one client alone has the {name} {abbreviate_names(held_once)}"
 
 
-def find_left_out(
-    table: Table, options: Options, roles: Mapping[str, str], is_test_R: Bools | None
+def find_dropped_rows(
+    table: Table, options: TableOptions, roles: Mapping[str, str], is_test_R: Bools | None
 ) -> tuple[Bools, list[str]]:
     """Find the rows that options leave out, and note how many they are, and why.
 
@@ -276,7 +278,7 @@ def find_left_out(
         DataError: no row, no client, or no row of the server's test set is left.
     """
     texts = {
-        role: np.array(composed(table.columns[roles[role]].texts()), np.str_)
+        role: np.array(compose_accents(table.columns[roles[role]].texts()), np.str_)
         for role in (TARGET, LABEL, CLIENT)
         if role in roles
     }
@@ -285,8 +287,8 @@ def find_left_out(
     if options.skips:
         counts = {}
         # Each row counts under the first reason alone, so that the numbers in the note add up.
-        for role, of_role in texts.items():
-            is_missing_R = (of_role == "") & ~is_out_R & (is_held_R | (role != CLIENT))
+        for role, role_texts in texts.items():
+            is_missing_R = (role_texts == "") & ~is_out_R & (is_held_R | (role != CLIENT))
             counts[roles[role]] = np.count_nonzero(is_missing_R)
             is_out_R |= is_missing_R
         if causes := [f"{count} without {name}" for name, count in counts.items() if count]:
@@ -307,13 +309,15 @@ def find_left_out(
                 f"name it, #{CLIENT}=COLUMN, or leave {MIN_ROWS} out",
                 ("dataset",),
             )
-        is_small_R, of_small = _find_small(options, texts[CLIENT], is_held_R & ~is_out_R)
+        is_small_R, small_notes = _find_small_clients(options, texts[CLIENT], is_held_R & ~is_out_R)
         is_out_R |= is_small_R
-        notes += of_small
+        notes += small_notes
     return is_out_R, notes
 
 
-def _find_small(options: Options, client_R: NDArray[np.str_], is_held_R: Bools) -> tuple[Bools, list[str]]:
+def _find_small_clients(
+    options: TableOptions, client_R: NDArray[np.str_], is_held_R: Bools
+) -> tuple[Bools, list[str]]:
     """Find the rows of clients that have fewer than `min_rows`, and write a note, if there are any."""
     is_held_R = is_held_R & (client_R != "")
     names_U, sizes_U = np.unique(client_R[is_held_R], return_counts=True)
@@ -330,5 +334,5 @@ def _find_small(options: Options, client_R: NDArray[np.str_], is_held_R: Bools) 
     small = [f"{names_U[u]} ({sizes_U[u]})" for u in np.flatnonzero(is_small_U)]
     return is_small_R, [
         f"{options.source}: {MIN_ROWS}={options.min_rows} leaves out {len(small)} of {len(names_U)} clients "
-        f"and {is_small_R.sum()} of {is_held_R.sum()} rows: {abbreviate(small)}"
+        f"and {is_small_R.sum()} of {is_held_R.sum()} rows: {abbreviate_names(small)}"
     ]

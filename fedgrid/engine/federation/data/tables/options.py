@@ -20,11 +20,11 @@ from fedgrid.engine.federation.data.names import (
     TEST_SHARE,
     Option,
     Size,
-    composed,
+    compose_accents,
+    parse_mark,
     parse_share,
-    size_and_options,
 )
-from fedgrid.engine.federation.errors import ConfigError, abbreviate
+from fedgrid.engine.federation.errors import ConfigError, abbreviate_names
 
 LABEL, CLIENT, GROUP, SUBJECT, TEST = ROLES = ("label", "client", "group", "subject", "test")
 """Roles of columns that are no numbers to learn from: a column has a role by its name, or by an option."""
@@ -36,18 +36,18 @@ TO_SKIP = f"#{SKIP}={MISSING} leaves such rows out"
 INPUT, TOKENS, LENGTH, PAD = "input", "tokens", "length", "pad"
 CHARS, BYTES = TOKENISERS = ("chars", "bytes")
 """Ways to turn texts into tokens."""
-OF_SAVED = (
+SAVED_OPTIONS = (
     *(f"{TRAIN}=SPLIT", f"{TEST}=SPLIT", f"{INPUT}=COLUMN", f"{TOKENS}={'|'.join(TOKENISERS)}"),
     *(f"{LENGTH}=TOKENS", f"{PAD}=TOKEN"),
 )
 """Options of data that the package `datasets` has saved; csv and Parquet have none of them."""
 SHARE = re.compile(r"[\d.]+")
-LISTED = 20
+MAX_LISTED = 20
 """Most columns that a message lists."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class TableOptions:
     """Options that a user gives with a table."""
 
     source: str
@@ -86,8 +86,10 @@ class Options:
     """Number of each row in the file, from 1; None: no row is left out."""
 
     @classmethod
-    def parse(cls, source: str, mark: str, *, is_saved: bool = False, is_on_hub: bool = False) -> "Options":
-        """Parse a mark, as `names.place_and_mark` returns it.
+    def from_mark(
+        cls, source: str, mark: str, *, is_saved: bool = False, is_on_hub: bool = False
+    ) -> "TableOptions":
+        """Parse a mark, as `names.split_mark` returns it.
 
         Args:
             source: what messages call the table.
@@ -98,13 +100,13 @@ class Options:
         Raises:
             ConfigError: a key or a value is not allowed.
         """
-        size, options = size_and_options(mark)
+        size, options = parse_mark(mark)
         columns: dict[str, str] = {}
         dropped: set[str] = set()
         given: dict[str, Any] = {}
         for key, value in options:
             if key == DROP:
-                dropped |= {*composed([value])}
+                dropped |= {*compose_accents([value])}
             elif key == FILL and value == MEAN:
                 given["fills"] = True
             elif key == SKIP and value == MISSING:
@@ -120,13 +122,13 @@ class Options:
             elif key == TEST_SHARE and value.replace(".", "", 1).isdecimal():
                 given["share"] = parse_share(source, value)
             elif key in (*ROLES, TARGET):
-                [columns[key]] = composed([value])
+                [columns[key]] = compose_accents([value])
             else:
                 allowed = [f"{role}=COLUMN" for role in (*ROLES, TARGET) if not (is_saved and role == TEST)]
                 allowed += [f"{TEST_SHARE}=SHARE", f"{FILL}={MEAN}", f"{SKIP}={MISSING}"]
                 allowed += [f"{MIN_ROWS}=NUMBER (2 or more)", f"{DROP}=COLUMN"]
                 allowed += [f"{CONFIG}=NAME"] if is_on_hub else []
-                allowed += OF_SAVED if is_saved else []
+                allowed += SAVED_OPTIONS if is_saved else []
                 raise ConfigError(
                     f"{source}: unknown option '{key}={value}'; allowed: {', '.join(allowed)}", ("dataset",)
                 )
@@ -143,7 +145,7 @@ class Options:
         """Convert the index of a row among those that are left to its number in the file, from 1."""
         return row + 1 if self.numbers_R is None else int(self.numbers_R[row])
 
-    def splits(self, names: Sequence[str]) -> tuple[list[str], list[str]]:
+    def choose_splits(self, names: Sequence[str]) -> tuple[list[str], list[str]]:
         """Choose the splits of the pool and those of the server's test set; if none, a share is drawn.
 
         Args:
@@ -187,10 +189,10 @@ def _check_value(source: str, key: str, value: str) -> str | int:
         if not value.isdecimal() or value == "0" and key == LENGTH:
             raise ConfigError(f"{source}: {key} = {value}; expected a whole number", ("dataset",))
         return int(value)
-    return composed([value])[0] if key == INPUT else value
+    return compose_accents([value])[0] if key == INPUT else value
 
 
-def find_roles(names: Sequence[str], options: Options) -> dict[str, str]:
+def find_roles(names: Sequence[str], options: TableOptions) -> dict[str, str]:
     """Find the column of each role, as role -> column, in a table with these columns.
 
     Raises:
@@ -200,7 +202,9 @@ def find_roles(names: Sequence[str], options: Options) -> dict[str, str]:
     named = dict(options.columns)
     for name in (*named.values(), *options.dropped, options.input):
         if name and name not in names:
-            raise ConfigError(f"{options.source} has no column {name}, but {listed(names)}", ("dataset",))
+            raise ConfigError(
+                f"{options.source} has no column {name}, but {list_columns(names)}", ("dataset",)
+            )
     # A column has a role by its name, unless an option gives the role to another column.
     roles = {role: name for role in ROLES if (name := named.get(role, role)) in left}
     if TARGET in named:
@@ -217,12 +221,13 @@ def find_roles(names: Sequence[str], options: Options) -> dict[str, str]:
         # pixels.
         if numbers := [name for name in left if NUMBER.fullmatch(name) and not name.isdecimal()]:
             raise ConfigError(
-                f"{options.source} has {abbreviate(numbers)} in its first row; write the names of the "
+                f"{options.source} has {abbreviate_names(numbers)} in its first row; write the names of the "
                 "columns there",
                 ("dataset",),
             )
         raise ConfigError(
-            f"{options.source} has no column {LABEL}, but {listed(left)}; name that of the classes, as in "
+            f"{options.source} has no column {LABEL}, but {list_columns(left)}; name that of the classes, "
+            "as in "
             f"#{LABEL}={left[-1] if left else LABEL}, or of numbers to predict, as #{TARGET}=COLUMN",
             ("dataset",),
         )
@@ -235,6 +240,6 @@ def find_roles(names: Sequence[str], options: Options) -> dict[str, str]:
     return roles
 
 
-def listed(columns: Sequence[str]) -> str:
+def list_columns(columns: Sequence[str]) -> str:
     """List the names of a table's columns for a message."""
-    return abbreviate(columns, LISTED) or "none at all"
+    return abbreviate_names(columns, MAX_LISTED) or "none at all"
