@@ -93,7 +93,7 @@ class FedHalf(FedOpt):
     ),
 """,
     )
-    tree.begin(
+    tree.prepend(
         "fedgrid/algorithms/averaging/entries.py",
         "from fedgrid.algorithms.averaging.fedhalf import BIBTEX, FedHalf, FedHalfSettings\n"
         "from fedgrid.algorithms.contract.entry import OwnNumber\n",
@@ -123,7 +123,7 @@ def test_run_records_its_number(tmp_path):
     assert len(rounds) == ROUNDS
 ''',
     )
-    tree.begin("CHANGELOG.md", "- `fedhalf`.\n")
+    tree.prepend("CHANGELOG.md", "- `fedhalf`.\n")
 
 
 def clusterer(tree):
@@ -143,7 +143,7 @@ def clusterer(tree):
     )
     tree.insert(where, '    "hdbscan": HDBSCAN,\n', '    "halves": Halves,\n')
     entries = "fedgrid/algorithms/clustered/while_training/entries.py"
-    tree.begin(entries, "from fedgrid.algorithms.clustering.clusterers import Halves\n")
+    tree.prepend(entries, "from fedgrid.algorithms.clustering.clusterers import Halves\n")
     entry = '    _ocfl("ocfl-halves", "OCFL-2", "halves", ocfl.OcflSettings(clusterer=Halves()), {}),\n'
     tree.insert(entries, "ENTRIES = (\n", entry)
 
@@ -177,7 +177,7 @@ class Still(LocalMethod):
         "LOCAL_METHODS |= {",
         '"still": Still, ',
     )
-    tree.begin(
+    tree.prepend(
         "fedgrid/algorithms/averaging/entries.py",
         "from fedgrid.algorithms.averaging.still import Still\n",
     )
@@ -320,7 +320,7 @@ PAPER = Paper("sixth", "Sixth et al.", lambda study: ())
     )
     papers = "fedgrid/tracking/papers/sections.py"
     tree.insert(papers, "PAPERS = (", "SIXTH, ")
-    tree.begin(papers, "from fedgrid.tracking.papers.sixth.paper import PAPER as SIXTH\n")
+    tree.prepend(papers, "from fedgrid.tracking.papers.sixth.paper import PAPER as SIXTH\n")
 
 
 def analysis(tree):
@@ -345,7 +345,7 @@ COUNTED = Counted()
     )
     actions = "fedgrid/grids/cli/actions/analyses.py"
     tree.insert(actions, "for each in (EXPLAIN, ATTACK, ", "COUNTED, ")
-    tree.begin(actions, "from fedgrid.grids.counted.analysis import COUNTED\n")
+    tree.prepend(actions, "from fedgrid.grids.counted.analysis import COUNTED\n")
 
 
 def tracker(tree):
@@ -368,7 +368,7 @@ class Lines(Tracker):
     )
     registry = "fedgrid/grids/following/registry.py"
     tree.insert(registry, "for tracker in (MlflowTracker, ", "Lines, ")
-    tree.begin(registry, "from fedgrid.grids.trackers.lines import Lines\n")
+    tree.prepend(registry, "from fedgrid.grids.trackers.lines import Lines\n")
 
 
 def command(tree):
@@ -458,7 +458,7 @@ from fedgrid.tracking.records import read_records
 from fedgrid.tracking.scoring.scores import curves
 from tests.helpers.command_line import fedgrid
 from tests.helpers.small_runs import play
-from tests.helpers.studies import WHOLE, result_of, run_of, study_of
+from tests.helpers.studies import WHOLE, make_result, make_run, make_study
 
 settings = {"aggregate": "first", "local": {"name": "still"}}
 with TemporaryDirectory() as folder:
@@ -468,7 +468,7 @@ with TemporaryDirectory() as folder:
     found = curves(read_records(play(run, Path(folder), cache=None)))
     TrackerSession(find_tracker("lines"), TrackedGrid("mine", Storage.of(folder))).update_run(run)
     lines = Path(folder, "lines.txt").read_text()
-page = report_page(study_of([result_of(run_of(), WHOLE, curves={"ari": (0, 1)})]))
+page = report_page(make_study([make_result(make_run(), WHOLE, curves={"ari": (0, 1)})]))
 commands = fedgrid("splits").out.split()
 with redirect_stdout(StringIO()) as shown:
     code = pytest.main(TESTS)

@@ -12,4 +12,4 @@ from tests.helpers.bad_inputs import BAD_INPUTS
 @pytest.mark.parametrize("bad", BAD_INPUTS, ids=lambda bad: bad.name)
 def test_bad_input_is_refused_in_one_line(refused, tmp_path, bad):
     bad.write(tmp_path)
-    refused(*bad.arguments, says=bad.says)
+    refused(*bad.arguments, says=bad.message)
