@@ -27,19 +27,19 @@ INTRODUCTION = (
 
 def main(folders: Sequence[Path]) -> None:
     """Add the rows in the folders to those of the package, and write the page and its figures."""
-    add(folders)
-    found = stored_results.read_results()
-    sections = build_sections(found.outcomes.values(), BUDGET)
+    add_outcomes(folders)
+    stored = stored_results.read_results()
+    sections = build_sections(stored.outcomes.values(), BUDGET)
     PICTURES.mkdir(exist_ok=True)
     for old in PICTURES.glob("*.png"):
         old.unlink()
     for plate in list_figures(sections):
         figures.save(plate.draw(), PICTURES / f"{plate.name}.png")
-    PAGE.write_text(page_text(found, sections), encoding="utf-8")
+    PAGE.write_text(format_page(stored, sections), encoding="utf-8")
 
 
-def add(folders: Sequence[Path]) -> None:
-    """Add outcomes and settings to those that the package keeps; later ones replace earlier ones."""
+def add_outcomes(folders: Sequence[Path]) -> None:
+    """Add outcomes and settings to those that the package has; later ones replace earlier ones."""
     outcomes, tuned = dict(stored_results.read_results().outcomes), dict(stored_results.read_results().tuned)
     for folder in folders:
         new = stored_results.read_results(folder)
@@ -49,20 +49,20 @@ def add(folders: Sequence[Path]) -> None:
         (stored_results.FOLDER / name).write_text(text, encoding="utf-8")
 
 
-def page_text(found: StoredResults, sections: Sequence[PageSection]) -> str:
-    """Write the whole page."""
+def format_page(stored: StoredResults, sections: Sequence[PageSection]) -> str:
+    """Format the whole page."""
     below = "".join(f"\n{format_section(section, f'../{PICTURES.name}/{{}}.png')}" for section in sections)
-    return f"{INTRODUCTION}\n{_source(found)}{below}"
+    return f"{INTRODUCTION}\n{_describe_source(stored)}{below}"
 
 
-def _source(found: StoredResults) -> str:
-    """Return what the results are, and what made them."""
-    outcomes = found.outcomes.values()
+def _describe_source(stored: StoredResults) -> str:
+    """Describe the rows of the results, and what made them."""
+    outcomes = stored.outcomes.values()
     if not outcomes:
-        return f"No rows yet: they are computed in parts. Settings: of {len(found.tuned)} searches.\n"
-    made = {tuple(sorted(outcome.made_with.items())) for outcome in outcomes}
-    made_with = " or ".join(", ".join(f"{name} {value}" for name, value in each) for each in sorted(made))
-    trials = sorted({one.trials for one in found.tuned.values()})
+        return f"No rows yet: they are computed in parts. Settings: of {len(stored.tuned)} searches.\n"
+    versions = {tuple(sorted(outcome.made_with.items())) for outcome in outcomes}
+    made_with = " or ".join(", ".join(f"{name} {value}" for name, value in each) for each in sorted(versions))
+    trials = sorted({one.trials for one in stored.tuned.values()})
     datasets = sorted({outcome.dataset for outcome in outcomes})
     families = {outcome.block for outcome in outcomes}
     seeds = sorted({outcome.seed for outcome in outcomes})

@@ -28,7 +28,7 @@ def speed(study: Study) -> Figure:
 
 
 def worst(study: Study) -> Table:
-    """Return the least accuracy of any client, averaged as in the report's own tables."""
+    """Tabulate the least accuracy of any client, averaged as in the report's own tables."""
     rows = [
         Row(algorithm, (over_scenarios(study.where(algorithm=algorithm), WORST),))
         for algorithm in study.algorithms

@@ -11,7 +11,7 @@ class Spread(fedgrid.Analysis):
     name = "spread"
 
     def compute(self, job, context):
-        """Return the number of one run."""
+        """Compute the number of one run; fedgrid calls it once for each finished run."""
         models_CP = np.stack(context.state(job).state.models)
         distances_C = np.linalg.norm(models_CP - models_CP.mean(axis=0), axis=1)
         return fedgrid.Artifacts({"distance": float(distances_C.mean())})

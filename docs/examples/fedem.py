@@ -3,7 +3,7 @@
 Source: Marfoq, Neglia, Bellet, Kameni, Vidal, Federated Multi-Task Learning under a Mixture of
 Distributions, NeurIPS 2021, arXiv:2108.10252, Algorithm 1. A client shares each image out among the models,
 by their losses on it and the client's mixture; trains each model on its parts of all images; and is tested by
-the mixture of what the models say. Deviations: the models take plain SGD; the server averages those present,
+the mixture of the models' outputs. Deviations: the models take plain SGD; the server averages those present,
 by the run's weights.
 
 Shapes: K clients, N images of one, M models, P entries of a state vector.
@@ -51,7 +51,7 @@ BIBTEX = r"""@inproceedings{marfoq2021federated,
   archiveprefix = {arXiv}
 }"""
 CHANGES, MIXTURE = "changes", "mixture"
-"""Of all models, sent; and the weights of the models, remembered, shape (M,)."""
+"""Output with the changes of all models; memory with the client's weights of the models, shape (M,)."""
 
 
 class MixtureRule(LocalRule):
@@ -61,11 +61,13 @@ class MixtureRule(LocalRule):
     remembers: ClassVar[tuple[str, ...]] = (MIXTURE,)
 
     def start(self, local: LocalModel) -> LocalSteps:
-        """Return the hooks of one client."""
+        """Compute the client's parts and mixture; called by the client's loop before the first step."""
         return _Mixture(local)
 
 
 class _Mixture(LocalSteps):
+    """State of one client's training: M models, each with its part of every image."""
+
     def __init__(self, local: LocalModel) -> None:
         import torch
         from torch.nn.functional import cross_entropy
@@ -86,6 +88,7 @@ class _Mixture(LocalSteps):
         self._mixture_M = before_M if is_test and MIXTURE in local.memory else self._parts_NM.mean(0)
 
     def step(self, local: LocalModel, images: "Tensor", labels: "Tensor") -> "Tensor":
+        """Take a step of each model on its parts of the batch; called for each batch."""
         from torch.nn.functional import cross_entropy
 
         logits = []
@@ -99,7 +102,7 @@ class _Mixture(LocalSteps):
         return self._mix(logits).detach()
 
     def test(self, local: LocalModel, images: "Tensor") -> "Tensor":
-        """Return the logarithm of the mixture of the models' class probabilities."""
+        """Compute the logarithm of the mixture of the models' class probabilities."""
         logits = []
         for state in self._states:
             local.load(state)
@@ -107,7 +110,7 @@ class _Mixture(LocalSteps):
         return self._mix(logits)
 
     def finish(self, local: LocalModel, num_steps: int) -> Finished:
-        """Return the changes of all models; the update is that of the one that fitted best."""
+        """Collect the changes of all models; the update is that of the one that fitted best."""
         pairs = zip(self._states, self._received, strict=True)
         changes = np.concatenate([local.vector(state) - model for state, model in pairs])
         local.load(self._states[self._chosen])
@@ -119,10 +122,10 @@ class _Mixture(LocalSteps):
 
 
 class FedEMSettings(Settings):
-    """The mixture."""
+    """Number of the models that are mixed."""
 
     num_models: Annotated[int, Field(ge=1, strict=True)] = 3
-    """M."""
+    """Number of models, M."""
 
 
 class FedEM(Algorithm):
@@ -132,18 +135,18 @@ class FedEM(Algorithm):
 
     @property
     def traits(self) -> Traits:
-        """Clients train by a rule, and models are means of changes that are sent beside the updates."""
+        """Clients train by a rule, and models are means of changes that are sent next to the updates."""
         return Traits(trains_plainly=False)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
-        """Return M different models: equal ones would stay equal."""
+        """Draw M different models: equal ones would stay equal."""
         models = tuple(fresh(number) for number in range(self.settings.num_models))
         return State(models, np.zeros(num_clients, np.int64))
 
     def orders(
         self, state: State, round_index: int, present: Presence, rng: np.random.Generator
     ) -> Sequence[Order]:
-        """Send each sampled client all models, and ask for the loss of each."""
+        """Send each sampled client all models, and request the loss of each."""
         every = tuple(range(len(state.models)))
         return [
             Order(client, every, losses=True, rule=MixtureRule(), payload=_payload(state))
@@ -151,7 +154,7 @@ class FedEM(Algorithm):
         ]
 
     def traffic(self, order: Order, layout: Layout) -> Traffic:
-        """Return the bytes of M models each way, and of the losses."""
+        """Count the bytes of M models each way, and of the losses."""
         num_models = len(order.candidates)
         return Traffic(down=4 * num_models * layout.size, up=4 * num_models * (layout.size + 1))
 

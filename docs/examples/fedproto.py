@@ -1,4 +1,4 @@
-"""FedProto: what travels are prototypes, the mean features of each class; no model does.
+"""FedProto: prototypes travel, the mean features of each class, and no model does.
 
 Source: Tan, Long, Liu, Zhou, Lu, Jiang, Zhang, FedProto: Federated Prototype Learning across Heterogeneous
 Clients, AAAI 2022, arXiv:2105.00243, Algorithm 1, and the authors' code: features are gathered in the last
@@ -48,8 +48,8 @@ BIBTEX = r"""@inproceedings{tan2022fedproto,
   eprint = {2105.00243},
   archiveprefix = {arXiv}
 }"""
-PROTOTYPES, KNOWN, MODEL_SIZE = "prototypes", "known", "model_size"
-"""Float32, shape (L, F); which of them there are, bool, shape (L,); P."""
+PROTOTYPES, HAS_PROTOTYPE, MODEL_SIZE = "prototypes", "known", "model_size"
+"""Arrays of the state: prototypes, float32, shape (L, F); classes that have one, bool, shape (L,); P."""
 SUMS, COUNTS = "sums", "counts"
 
 
@@ -62,50 +62,52 @@ class ProtoRule(LocalRule):
     pull: float
 
     def start(self, local: LocalModel) -> LocalSteps:
-        """Return the hooks of one client."""
+        """Build the hooks of one client; called by the client's loop before the first step."""
         return _Proto(self.pull, local)
 
 
 class _Proto(LocalSteps):
+    """Sums of one client's features by class, and the prototypes that pull them."""
+
     def __init__(self, pull: float, local: LocalModel) -> None:
         import torch
 
         self._pull, self._local = pull, local
-        arrays = (np.array(local.payload[name]) for name in (PROTOTYPES, KNOWN))
-        self._prototypes_LF, self._known_L = (
+        arrays = (np.array(local.payload[name]) for name in (PROTOTYPES, HAS_PROTOTYPE))
+        self._prototypes_LF, self._has_prototype_L = (
             torch.from_numpy(array).to(local.weights.device) for array in arrays
         )
         self._sums_LF = torch.zeros_like(self._prototypes_LF)
         self._counts_L = torch.zeros_like(self._prototypes_LF[:, 0])
 
     def penalty(self, logits: "Tensor", labels: "Tensor", images: "Tensor") -> "Tensor | None":
-        """Return the mean squared distance of features to their prototypes; of unknown ones it is 0."""
+        """Compute the mean squared distance of features to their prototypes; of unknown ones it is 0."""
         features_NF = self._local.features
         if self._local.epoch_index == self._local.num_epochs - 1:
             self._sums_LF.index_add_(0, labels, features_NF.detach())
             self._counts_L += labels.bincount(minlength=len(self._counts_L))
-        offsets_NF = (features_NF - self._prototypes_LF[labels]) * self._known_L[labels, None]
+        offsets_NF = (features_NF - self._prototypes_LF[labels]) * self._has_prototype_L[labels, None]
         return self._pull * offsets_NF.square().mean()
 
     def test(self, local: LocalModel, images: "Tensor") -> "Tensor":
-        """Return minus the squared distances to the prototypes."""
+        """Compute minus the squared distances to the prototypes, as logits."""
         import torch
 
         logits = local.logits(images)
-        own_L = torch.zeros_like(self._known_L)
+        own_L = torch.zeros_like(self._has_prototype_L)
         for _, labels in local.examples():
             own_L[labels] = True
-        usable_L = own_L & self._known_L
+        usable_L = own_L & self._has_prototype_L
         distances_NL = torch.cdist(local.features, self._prototypes_LF).square()
         return (-distances_NL).masked_fill(~usable_L, -1e9) if usable_L.any() else logits
 
     def finish(self, local: LocalModel, num_steps: int) -> Finished:
-        """Return what the server makes prototypes of."""
+        """Collect the sums and counts of which the server makes prototypes."""
         return Finished({SUMS: self._sums_LF.cpu().numpy(), COUNTS: self._counts_L.cpu().numpy()})
 
 
 class FedProtoSettings(Settings):
-    """How strongly features are pulled."""
+    """Strength of the pull to the prototypes."""
 
     pull: Annotated[float, Field(ge=0)] = 1.0
     """lambda; with 0 every client trains alone."""
@@ -130,11 +132,11 @@ class FedProto(Algorithm):
         return super().problem(conditions)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
-        """Return no prototypes, and the model that clients begin with."""
+        """Begin without prototypes, with the model that all clients start from."""
         [shape] = _head_shapes(layout)
         arrays = {
             PROTOTYPES: np.zeros(shape, np.float32),
-            KNOWN: np.zeros(shape[0], bool),
+            HAS_PROTOTYPE: np.zeros(shape[0], bool),
             MODEL_SIZE: np.array([layout.size]),
         }
         return State((fresh(0),), np.zeros(num_clients, np.int64), arrays)
@@ -156,8 +158,8 @@ class FedProto(Algorithm):
         mean_LF = means.sum(axis=0) / np.maximum(having_L, 1)[:, None]
         is_new_L = having_L > 0
         prototypes_LF = np.where(is_new_L[:, None], mean_LF, state.arrays[PROTOTYPES]).astype(np.float32)
-        known_L = state.arrays[KNOWN] | is_new_L
-        return state.keep(**{PROTOTYPES: prototypes_LF, KNOWN: known_L}), Diagnostics()
+        has_prototype_L = state.arrays[HAS_PROTOTYPE] | is_new_L
+        return state.keep(**{PROTOTYPES: prototypes_LF, HAS_PROTOTYPE: has_prototype_L}), Diagnostics()
 
     def served(self, state: State) -> Served:
         """Test each client with its own model, by the prototypes."""
@@ -168,13 +170,13 @@ class FedProto(Algorithm):
 
 
 def _head_shapes(layout: Layout) -> list[tuple[int, ...]]:
-    """Return the shapes of the head's kernels, (L, F) of a linear layer."""
+    """List the shapes of the head's kernels, (L, F) of a linear layer."""
     tensors = ((name.rpartition(".")[0], shape) for name, _, shape in layout.slices())
     return [shape for layer, shape in tensors if layer in layout.head_layers and len(shape) > 1]
 
 
 def _payload(state: State) -> Payload:
-    return {name: state.arrays[name] for name in (PROTOTYPES, KNOWN)}
+    return {name: state.arrays[name] for name in (PROTOTYPES, HAS_PROTOTYPE)}
 
 
 ALGORITHMS = [

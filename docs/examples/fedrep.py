@@ -44,7 +44,7 @@ BIBTEX = r"""@inproceedings{collins2021exploiting,
   archiveprefix = {arXiv}
 }"""
 HEAD = "head"
-"""The array of the state that says where the head is in the state vector: rows of start and stop."""
+"""Array of the state with the places of the head in the state vector: rows of start and stop."""
 
 
 class HeadThenBody(LocalRule):
@@ -53,11 +53,13 @@ class HeadThenBody(LocalRule):
     head_epochs: int
 
     def start(self, local: LocalModel) -> LocalSteps:
-        """Return the hooks of one client."""
+        """Build the hooks of one client; called by the client's loop before the first step."""
         return _HeadThenBody(self, local)
 
 
 class _HeadThenBody(LocalSteps):
+    """Masks of head and body, by which the epochs of one client train."""
+
     def __init__(self, rule: HeadThenBody, local: LocalModel) -> None:
         head_W = np.zeros(len(local.weights), np.float32)
         for start, stop in rule.personal:
@@ -67,6 +69,7 @@ class _HeadThenBody(LocalSteps):
         self.trains: Tensor = self._head_W
 
     def step(self, local: LocalModel, images: "Tensor", labels: "Tensor") -> "Tensor":
+        """Take a step of the part whose turn it is; called for each batch."""
         self.trains = self._head_W if local.epoch_index < self._head_epochs else ~self._head_W
         return local.step(images, labels, self)
 
@@ -76,10 +79,10 @@ class _HeadThenBody(LocalSteps):
 
 
 class FedRepSettings(OwnAdaptationSettings):
-    """How the local epochs are divided."""
+    """Number of the local epochs that train the head."""
 
     head_epochs: Annotated[int, Field(ge=1, strict=True)] = 2
-    """Of `training.local_epochs`, the first ones; the others train the body. The authors take 10 of 11."""
+    """First ones of `training.local_epochs`; the others train the body. The authors take 10 of 11."""
 
 
 class FedRep(FedOpt):
@@ -88,7 +91,7 @@ class FedRep(FedOpt):
     settings: FedRepSettings
 
     def start_order_key(self) -> tuple[float, ...]:
-        """Return the first round that is not plain averaging."""
+        """Name the first round that is not plain averaging, by which runs of a grid are sorted."""
         return (1.0,)
 
     def problem(self, conditions: Conditions) -> str | None:
@@ -104,7 +107,7 @@ class FedRep(FedOpt):
         return super().problem(conditions)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
-        """Return FedOpt's state, and where the head is."""
+        """Add to FedOpt's state where the head is."""
         head = np.array(layout.ranges(layout.head_layers))
         return super().init(layout, num_clients, fresh, rng).keep(**{HEAD: head})
 
@@ -119,7 +122,7 @@ class FedRep(FedOpt):
         return replace(super().served(state), adaptation=Adaptation(self._rule(state)))
 
     def global_model(self, state: State) -> None:
-        """Return None: the server has no head, so no whole model."""
+        """Offer no global model: the server has no head, so no whole model."""
 
     def _rule(self, state: State) -> LocalRule:
         head = tuple(map(tuple, state.arrays[HEAD].tolist()))

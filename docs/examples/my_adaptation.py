@@ -21,11 +21,13 @@ class FallingRate(LocalRule):
     """Multiplies the gradient of step i, from 0, by 1 - i / n; `local.num_steps` is n."""
 
     def start(self, local: LocalModel) -> LocalSteps:
-        """Return the hooks of one client."""
+        """Build the hooks of one client; called by the client's loop before the first step."""
         return _Falling(local.num_steps)
 
 
 class _Falling(LocalSteps):
+    """Number of the steps that are left, which scales the gradient."""
+
     def __init__(self, num_steps: int) -> None:
         self._left = self._num_steps = num_steps
 
@@ -38,7 +40,7 @@ class Refined(FedOpt):
     """FedAvg, whose clients refine the model for `fine_tune` steps before they test it."""
 
     def fine_tuning(self, state: State) -> Adaptation:
-        """Return what a client does to the model that it is served."""
+        """Describe what a client does to the model that it is served, before its test."""
         return Adaptation(FallingRate(), self.settings.fine_tune)
 
 

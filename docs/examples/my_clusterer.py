@@ -15,7 +15,7 @@ class Spectral(Clusterer):
     num_clusters: int = 3
 
     def fit(self, distances_KK: Matrix, rng: np.random.Generator) -> Labels:
-        """Return a cluster for each of K clients; -1 would be noise."""
+        """Find a cluster for each of K clients, -1 for noise; called once, when OCFL clusters."""
         method = SpectralClustering(
             self.num_clusters, affinity="precomputed", random_state=int(rng.integers(2**31))
         )

@@ -9,7 +9,11 @@ from fedgrid import ImageSet, OwnDataset
 
 
 def read(folder: Path) -> tuple[ImageSet, ImageSet]:
-    """Return what is split among the clients, and the server's test set; `folder` is the data folder."""
+    """Read the images that are split among the clients, and the server's test set.
+
+    Args:
+        folder: The data folder, in which a data set that is downloaded would lie.
+    """
     table = load_breast_cancer()
     rows, labels = table.data.astype(np.float32), table.target
     is_test = np.arange(len(labels)) % 5 == 0

@@ -16,19 +16,19 @@ class FocalSteps(LocalSteps):
         self.losses: list[Tensor] = []
 
     def loss(self, local: LocalModel, logits: "Tensor", labels: "Tensor") -> "Tensor":
-        """Return the focal loss in place of cross-entropy."""
+        """Compute the focal loss in place of cross-entropy; called for each batch."""
         log_share_N = logits.log_softmax(dim=1).gather(1, labels[:, None]).squeeze(1)
         loss = -((1 - log_share_N.exp()) ** self.gamma * log_share_N).mean()
         self.losses.append(loss.detach())
         return loss
 
     def finish(self, local: LocalModel, num_steps: int) -> Finished:
-        """Return the losses for the records."""
+        """Collect the losses for the records; called after the last step."""
         return Finished(outputs={"focal_loss": local.weights.new_tensor(self.losses).cpu().numpy()})
 
 
 class FocalRule(LocalRule):
-    """Travels with an order to the client."""
+    """A rule that travels with an order to the client."""
 
     outputs: ClassVar[tuple[str, ...]] = ("focal_loss",)
     public: ClassVar[tuple[str, ...]] = (
@@ -37,19 +37,19 @@ class FocalRule(LocalRule):
     gamma: float
 
     def start(self, local: LocalModel) -> LocalSteps:
-        """Return the hooks of a client's training in a round."""
+        """Build the hooks of a client's training in a round."""
         return FocalSteps(self.gamma)
 
 
 class Focal(LocalMethod):
-    """Values of `local`: `{name: focal, gamma: 2}`."""
+    """The value `{name: focal, gamma: 2}` of the setting `local`."""
 
     name: Literal["focal"] = "focal"
     gamma: float = 2.0
     numbers: ClassVar[tuple[OwnNumber, ...]] = (OwnNumber("focal_loss", "Mean focal loss of a batch."),)
 
     def rule(self) -> LocalRule:
-        """Return the rule of every order."""
+        """Build the rule of every order."""
         return FocalRule(gamma=self.gamma)
 
 

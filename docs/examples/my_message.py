@@ -1,4 +1,4 @@
-"""Clusters before training: each client says once what share of its images is of each class."""
+"""Clusters before training: each client sends once what share of its images is of each class."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,18 +30,18 @@ CENTRES = "cluster_centres"
 
 
 class ClassShares(Message):
-    """Computed at the client; only the returned arrays travel."""
+    """A message that is computed at the client; only the returned arrays travel."""
 
     def describe(
         self, images: "Tensor", labels: "Tensor", num_classes: int, rng: np.random.Generator
     ) -> Payload:
-        """Return the share of each class, shape (L,)."""
+        """Compute the share of each class, shape (L,)."""
         counts = labels.bincount(minlength=num_classes).cpu().numpy()
         return {"shares": (counts / counts.sum()).astype(np.float32)}
 
 
 class SameClassesSettings(FedOptSettings):
-    """How many clusters there are."""
+    """Number of clusters."""
 
     num_clusters: int = 3
 
@@ -53,11 +53,11 @@ class SameClasses(FedOpt):
 
     @property
     def traits(self) -> Traits:
-        """Return that the records have a column with the bytes of the messages."""
+        """Traits of FedAvg, and the column of the records with the bytes of the messages."""
         return replace(super().traits, columns=frozenset({"message"}))
 
     def start_order_key(self) -> tuple[float, ...]:
-        """Return the first round that is not plain averaging."""
+        """Name the first round that is not plain averaging, by which runs of a grid are sorted."""
         return (1.0,)
 
     def problem(self, conditions: Conditions) -> str | None:
@@ -65,7 +65,7 @@ class SameClasses(FedOpt):
         return conditions.too_few_for(self.settings.num_clusters) or super().problem(conditions)
 
     def message(self) -> Message:
-        """Return what every client says before its first round."""
+        """Build the message of every client before its first round."""
         return ClassShares()
 
     def meet(
@@ -92,7 +92,7 @@ class SameClasses(FedOpt):
     def recluster(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
     ) -> tuple[State, Diagnostics]:
-        """Note in the records that the partition was chosen before round 1."""
+        """Record that the partition was chosen before round 1."""
         return state, Diagnostics(clustered=round_index == 0)
 
 

@@ -6,7 +6,7 @@ from fedgrid import ModelEntry
 
 
 def softmax_regression(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """Return a module from images (N, channels, height, width) in [0, 1] to logits (N, num_classes)."""
+    """Build a module from images (N, channels, height, width) in [0, 1] to logits (N, num_classes)."""
     return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, num_classes))
 
 

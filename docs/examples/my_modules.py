@@ -10,7 +10,7 @@ WEIGHTS = "~/backbone.safetensors", "0000000000000000000000000000000000000000000
 
 
 def normed(inputs: Inputs, num_classes: int) -> nn.Module:
-    """Return a perceptron with LayerNorm and GELU."""
+    """Build a perceptron with LayerNorm and GELU."""
     hidden = nn.Sequential(nn.Linear(prod(inputs.shape), 32), nn.LayerNorm(32), nn.GELU())
     return nn.Sequential(nn.Flatten(), hidden, nn.Linear(32, num_classes))
 
@@ -25,18 +25,18 @@ class Tied(nn.Module):
         self.head = nn.Linear(pixels, num_classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return logits, shape (N, num_classes)."""
+        """Compute logits, shape (N, num_classes)."""
         logits: Tensor = self.head(self.second(self.first(images.flatten(1)).relu()).relu())
         return logits
 
 
 def tied(inputs: Inputs, num_classes: int) -> nn.Module:
-    """Return a model in which a matrix trains, and is sent, once."""
+    """Build a model in which a matrix trains, and is sent, once."""
     return Tied(prod(inputs.shape), num_classes)
 
 
 def frozen(inputs: Inputs, num_classes: int) -> nn.Module:
-    """Return a model of which only the head trains."""
+    """Build a model of which only the head trains."""
     backbone = nn.Sequential(nn.Flatten(), nn.Linear(prod(inputs.shape), 32), nn.ReLU())
     backbone.load_state_dict(pretrained(*WEIGHTS))
     return nn.Sequential(backbone.requires_grad_(False), nn.Linear(32, num_classes))

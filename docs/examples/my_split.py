@@ -14,12 +14,12 @@ class LongTails(OwnSplit):
 
     name: Literal["long-tails"] = "long-tails"
     ratio: Annotated[float, Field(gt=0)] = 1.5
-    """How fast shares fall from class to class; 1: all clients are alike."""
+    """Ratio of a class's share to the next one's; 1: all clients are alike."""
 
     def deal(
         self, pool: ImagePool, num_clients: int, rng: np.random.Generator
     ) -> tuple[Sequence[int], Sequence[np.ndarray]]:
-        """Return each client's hidden group, from 0, and the positions of its images."""
+        """Deal the images: each client's hidden group, from 0, and the positions of its images."""
         groups = [client % 2 for client in range(num_clients)]
         held: list[list[np.ndarray]] = [[] for _ in groups]
         for label, positions in enumerate(pool.positions_L):

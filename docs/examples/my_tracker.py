@@ -1,19 +1,19 @@
-"""Prints a line for each round."""
+"""A tracker that prints a line for each round."""
 
 import fedgrid
 
 
 class Printer(fedgrid.Tracker):
-    """Prints what it is told."""
+    """Prints rounds and the ends of runs."""
 
     name = "printer"
 
     def round(self, run, number, scores, ended_ms):
-        """A round is recorded."""
+        """Print a round; called once it is recorded."""
         print(f"{run.config.name}, round {number}: clusters {scores['clusters']}")
 
     def finished(self, run):
-        """All rounds of a run are done."""
+        """Print the folder of a run; called when all rounds are done."""
         print(f"{run.config.name}: finished, in {run.folder}")
 
 

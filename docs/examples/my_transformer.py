@@ -22,7 +22,7 @@ class Transformer(nn.Module):
         self.head = nn.Linear(WIDTH, num_classes)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return logits, shape (N, num_classes), of tokens, int64, shape (N, length)."""
+        """Compute logits, shape (N, num_classes), of tokens, int64, shape (N, length)."""
         is_padding = None if self.padding is None else tokens == self.padding
         codes = self.layer(self.embedding(tokens) + self.places, src_key_padding_mask=is_padding)
         logits: Tensor = self.head(codes.mean(dim=1))
@@ -43,13 +43,13 @@ class Lora(nn.Module):
         self.up = nn.Parameter(torch.zeros(layer.out_features, RANK))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the layer's outputs and the adapter's."""
+        """Add the adapter's outputs to the layer's."""
         outputs: Tensor = self.layer(inputs) + self.down(inputs) @ self.up.T
         return outputs
 
 
 def adapted(inputs: Inputs, num_classes: int) -> nn.Module:
-    """Return a perceptron with an adapter; a real one would load its frozen layer with `pretrained`."""
+    """Build a perceptron with an adapter; a real one would load its frozen layer with `pretrained`."""
     first = Lora(nn.Linear(prod(inputs.shape), 128))
     return nn.Sequential(nn.Flatten(), first, nn.ReLU(), nn.Linear(128, num_classes))
 

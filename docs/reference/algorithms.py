@@ -28,7 +28,7 @@ def pages() -> dict[str, str]:
     return {"reference/algorithms/index.md": _index(), **written}
 
 
-def classes_of(entry: AlgorithmEntry) -> list[type[Algorithm]]:
+def list_classes(entry: AlgorithmEntry) -> list[type[Algorithm]]:
     """Return an algorithm's class and those that it derives from, `FedOpt` and `Algorithm` at the end."""
     return [kind for kind in entry.algorithm.__mro__ if issubclass(kind, Algorithm)]
 
@@ -57,7 +57,7 @@ def _index() -> str:
 
 
 def _page(entry: AlgorithmEntry) -> str:
-    classes = classes_of(entry)
+    classes = list_classes(entry)
     own = [kind for kind in classes if kind not in (FedOpt, Algorithm)] or classes[:1]
     docs = [sections(kind) for kind in classes]
     about = [*_about(entry.algorithm), *(sections(kind).get("", "") for kind in own)]

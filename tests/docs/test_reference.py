@@ -102,7 +102,7 @@ def test_bar_in_a_cell_does_not_end_it() -> None:
 
 def test_own_section_replaces_that_of_the_base_class_but_degenerate_cases_add_up() -> None:
     text = pages()[f"{REFERENCE}algorithms/scaffold.md"]
-    assert algorithms.classes_of(ALGORITHMS["scaffold"])[1].__name__ == "FedOpt"
+    assert algorithms.list_classes(ALGORITHMS["scaffold"])[1].__name__ == "FedOpt"
     assert "Twice what FedAvg does" in text
     assert "four bytes an entry" not in text
     assert "keeps its old variate" in text
