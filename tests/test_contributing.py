@@ -72,7 +72,7 @@ class FedHalf(FedOpt):
     def step(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
     ) -> tuple[State, Diagnostics]:
-        """Average, and say how long the mean update was."""
+        """Average, and record half of the mean norm."""
         state, diagnostics = super().step(state, round_index, updates, rng)
         return state, replace(diagnostics, metrics={"half_norm": updates.mean_norm / 2})
 ''',
@@ -105,14 +105,14 @@ class FedHalf(FedOpt):
 
 import pyarrow.parquet as pq
 
-from fedgrid.algorithms.registry import create
+from fedgrid.algorithms.registry import create_algorithm
 from tests.helpers.small_cases import clients, start, step
 from tests.helpers.small_runs import ROUNDS, config, play
 
 
 def test_model_takes_half_of_the_mean():
     """Half of (2, 4)."""
-    algorithm = create("fedhalf")
+    algorithm = create_algorithm("fedhalf")
     state, diagnostics = step(algorithm, start(algorithm, 2), 0, clients((1, 4), (3, 4)))
     assert state.models[0].tolist() == [1, 2]
 
@@ -135,7 +135,7 @@ def clusterer(tree):
     name: Literal["halves"] = "halves"
 
     def fit(self, distances_KK: Matrix, rng: np.random.Generator) -> Labels:
-            return (np.arange(len(distances_KK)) < len(distances_KK) / 2).astype(np.int64)
+        return (np.arange(len(distances_KK)) < len(distances_KK) / 2).astype(np.int64)
 
 
 """,
@@ -144,7 +144,7 @@ def clusterer(tree):
     tree.insert(where, '    "hdbscan": HDBSCAN,\n', '    "halves": Halves,\n')
     entries = "fedgrid/algorithms/clustered/while_training/entries.py"
     tree.prepend(entries, "from fedgrid.algorithms.clustering.clusterers import Halves\n")
-    entry = '    _ocfl("ocfl-halves", "OCFL-2", "halves", ocfl.OcflSettings(clusterer=Halves()), {}),\n'
+    entry = '    _build_ocfl_entry("ocfl-halves", "OCFL-2", "halves", ocfl.OcflSettings(clusterer=Halves()), {}),\n'
     tree.insert(entries, "ENTRIES = (\n", entry)
 
 
@@ -187,7 +187,7 @@ def aggregator(tree):
     where = "fedgrid/algorithms/contract/aggregator.py"
     tree.insert(
         where,
-        "def _median(",
+        "def _compute_medians(",
         """class First(Aggregator):
     name: Literal["first"] = "first"
 
@@ -291,7 +291,7 @@ def score(tree):
 def figure(tree):
     tree.insert(
         "fedgrid/tracking/tables/scenarios.py",
-        "def own_numbers(",
+        "def build_own_numbers_table(",
         """def sizes(study: Study) -> Table:
     row = Row(study.name, (Cell(str(len(study.runs))),))
     return Table("sizes", "Sizes", "All runs.", (Column("runs"),), (row,), corner="grid")
@@ -302,7 +302,7 @@ def figure(tree):
     )
     tree.insert(
         "fedgrid/tracking/report/contents.py",
-        "        *_privacy(study),\n",
+        "        *_build_privacy_section(study),\n",
         '        PageSection("sizes", "Sizes", items=(scenarios.sizes(study),)),\n',
     )
 
@@ -453,9 +453,9 @@ from fedgrid.grids.following.session import TrackerSession
 from fedgrid.grids.following.registry import find_tracker
 from fedgrid.grids.trackers.tracker import TrackedGrid
 from fedgrid.tracking.papers.sections import PAPERS
-from fedgrid.tracking.report.contents import report_page
+from fedgrid.tracking.report.contents import build_report_page
 from fedgrid.tracking.records import read_records
-from fedgrid.tracking.scoring.scores import curves
+from fedgrid.tracking.scoring.scores import compute_curves
 from tests.helpers.command_line import fedgrid
 from tests.helpers.small_runs import play
 from tests.helpers.studies import WHOLE, make_result, make_run, make_study
@@ -465,10 +465,10 @@ with TemporaryDirectory() as folder:
     given = {"algorithm": {"name": "ocfl-halves", **settings}, "dataset": "few-digits", "model": "flat"}
     given |= {"clients": 6, "split": "darker", "training": {"rounds": 1, "local_epochs": 1}}
     run = complete(given, Path(folder))
-    found = curves(read_records(play(run, Path(folder), cache=None)))
-    TrackerSession(find_tracker("lines"), TrackedGrid("mine", Storage.of(folder))).update_run(run)
+    found = compute_curves(read_records(play(run, Path(folder), cache=None)))
+    TrackerSession(find_tracker("lines"), TrackedGrid("mine", Storage.from_text(folder))).update_run(run)
     lines = Path(folder, "lines.txt").read_text()
-page = report_page(make_study([make_result(make_run(), WHOLE, curves={"ari": (0, 1)})]))
+page = build_report_page(make_study([make_result(make_run(), WHOLE, curves={"ari": (0, 1)})]))
 commands = fedgrid("splits").out.split()
 with redirect_stdout(StringIO()) as shown:
     code = pytest.main(TESTS)

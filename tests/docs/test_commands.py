@@ -36,7 +36,7 @@ ELSEWHERE = {
     "run --dataset femnist": "engine/runtime/data/test_femnist.py",
     "run mine.yaml --imported": "grids/bundles/test_imports.py",
     "run --dataset hf:flwrlabs": "engine/runtime/data/test_arrow_folders.py",
-    "run paper --tuned": "grids/search/test_tuned.py",
+    "run paper --tuned": "grids/search/test_tuned_settings.py",
     "stop": "grids/display/test_status.py",
     "submit": "grids/submit/test_job.py",
     "ui": "grids/following/test_follow.py",

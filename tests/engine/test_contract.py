@@ -77,7 +77,7 @@ def federation(algorithm, rounds=3, participation=None):
 
 def play(run, pool, rounds):
     """Return (progress, record) after each round."""
-    progress, history = run.begin(fresh), []
+    progress, history = run.create_first_state(fresh), []
     for _ in range(rounds):
         progress, record = next_round(run, progress, pool)
         history.append((progress, record))

@@ -101,7 +101,7 @@ def make_training_numbers(client, number):
 
 def save_rounds(folder, *numbers):
     for number in numbers:
-        folder.save([(record(number), make_progress(number))])
+        folder.save_rounds([(record(number), make_progress(number))])
 
 
 def read_content(path):

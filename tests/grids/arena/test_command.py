@@ -157,7 +157,7 @@ def test_plan_of_what_is_all_kept_has_no_runs(kept_there, tmp_path):
     refused = fedgrid(*plan, "--track", "x")
     assert (refused.code, "unknown tracker 'x'" in refused.err) == (2, True)
     assert strict_json(fedgrid(*plan, "--json").out)["runs"] == []
-    assert "16 rows, 16 of them stored_results, 0 runs" in " ".join(fedgrid(*plan).out.split())
+    assert "16 rows, 16 of them kept, 0 runs" in " ".join(fedgrid(*plan).out.split())
 
 
 def test_dry_run_counts_searches_and_rows_and_starts_nothing(tmp_path):

@@ -157,7 +157,7 @@ class TestClasses:
         found = guess_classes(observed)
         assert [row["client"] for row in found] == list(range(6))
         for row in found:
-            counts_L = np.bincount(observed.held(row["client"])[0].labels, minlength=10)
+            counts_L = np.bincount(observed.select_images(row["client"])[0].labels, minlength=10)
             assert counts_L[row["majority"]] == counts_L.max()
             assert row["partition_right"] == (counts_L[row["partition"]] == counts_L.max())
 

@@ -40,7 +40,7 @@ def test_grid_of_the_storage_comes_before_a_preset_and_names_what_made_it(tmp_pa
     run = config("briggs")
     play(run, tmp_path)
     GridFolder(Storage.from_text(tmp_path), "quickstart").keep([run], "", "options")
-    monkeypatch.setattr("fedgrid.grids.cli.actions.cite.versions", None)
+    monkeypatch.setattr("fedgrid.grids.cli.actions.cite.find_versions", None)
     out = cite("quickstart", tmp_path)
     assert out.startswith("% 1 run: ")
     assert "briggs2020federated" in out

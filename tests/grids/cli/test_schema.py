@@ -63,7 +63,7 @@ def test_keys_carry_their_meaning_and_an_algorithms_its_own_defaults(validator):
     found = validator.schema
     assert "Client" not in found["properties"]
     assert "batch_size" in found["definitions"]["Training"]["properties"]
-    assert found["definitions"]["Training"]["properties"]["momentum"]["description"] == "SGD only."
+    assert found["definitions"]["Training"]["properties"]["momentum"]["description"] == "Momentum of SGD."
     (sattler,) = [
         one
         for one in found["properties"]["algorithm"]["anyOf"][0]["anyOf"]

@@ -52,7 +52,7 @@ def test_driver_checks_images_and_launches_without_the_import_of_torch():
         "import fedgrid.grids.planning.checks, fedgrid.grids.execution.launch; "
         "import fedgrid.engine.federation.models.registry, fedgrid.engine.runtime.data.datasets; "
         "import fedgrid.engine.federation.dealing.split; "
-        "from fedgrid.engine.federation.data.readers import digits; digits(None)"
+        "from fedgrid.engine.federation.data.readers import read_digits; read_digits(None)"
     )
     assert not (HEAVY - {"numpy", "pyarrow", "pydantic"}) & modules_after(program)
 

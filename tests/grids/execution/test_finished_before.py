@@ -24,9 +24,9 @@ def launch_finished(tmp_path):
     def launch_finished(name):
         trackers = SimpleNamespace(
             find_lacking_runs=lambda runs: [],
-            own_processes=nullcontext,
-            following=lambda runs, forgotten: nullcontext(),
-            summary=lambda *counts, stopped: None,
+            start_processes=nullcontext,
+            follow_runs=lambda runs, forgotten: nullcontext(),
+            set_end=lambda *counts, stopped: None,
         )
         options = LaunchOptions(NOWHERE, in_process=True)
         return launch_grid(

@@ -122,7 +122,7 @@ def test_stop_waits_for_the_rounds_under_way(watched):
     run = config(seed=1)
     watch.handle_event(run, RunStarted(0))
     watch.request_stop()
-    assert folder.stop_asked()
+    assert folder.is_stop_requested()
     assert not watch.all_stopped
     watch.handle_event(run, RunStopped())
     assert watch.all_stopped
@@ -162,7 +162,11 @@ def test_one_failed_look_at_the_storage_does_not_end_the_grid(watched, clock, mo
     monkeypatch.setattr(
         watch, "storage", replace(storage, patience=Patience(60, warnings.append, time.clock))
     )
-    for thing, name in ((folder, "is_stop_requested"), (folder, "write_progress"), (RunFolder, "fail")):
+    for thing, name in (
+        (folder, "is_stop_requested"),
+        (folder, "write_progress"),
+        (RunFolder, "mark_failed"),
+    ):
         monkeypatch.setattr(thing, name, failing(2, getattr(thing, name)))
     clock.time += 6
     watch.check_launch()

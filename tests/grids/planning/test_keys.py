@@ -49,7 +49,7 @@ BESIDE = {
 
 @pytest.mark.parametrize(("keys", "clash"), BESIDE.values(), ids=BESIDE)
 def test_command_beside_a_running_grid(keys, clash):
-    assert keys.clash(RUNNING) == clash
+    assert keys.find_clashes(RUNNING) == clash
 
 
 ALONE = {
@@ -61,4 +61,4 @@ ALONE = {
 
 @pytest.mark.parametrize("keys", ALONE.values(), ids=ALONE)
 def test_two_commands_that_do_the_same_exclude_each_other(keys):
-    assert keys.clash(keys)
+    assert keys.find_clashes(keys)

@@ -15,7 +15,7 @@ from threading import Thread
 import ray, ray.tune, torch, mlflow, pandas
 
 import fedgrid
-from fedgrid.grids.ray_cluster.cluster import known_nodes
+from fedgrid.grids.ray_cluster.cluster import find_nodes
 
 def run(seed):
     grid = {"clients": 3, "algorithm": "fedavg", "seeds": seed, "training": {"rounds": 1, "local_epochs": 1}}
@@ -25,7 +25,7 @@ def run(seed):
 async def cell():
     run(1)
 
-known_nodes()
+find_nodes()
 Path.home().joinpath(".ray").mkdir()
 Path.home().joinpath(".ray", "auth_token").write_text("0123456789abcdef" * 4)  # Another first start's.
 thread = Thread(target=run, args=(0,))

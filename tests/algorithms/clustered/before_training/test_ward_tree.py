@@ -54,7 +54,7 @@ def test_clusters_below_a_height_are_scikit_learns():
 
 
 @pytest.mark.parametrize("flip", [0.0, 0.1])
-@pytest.mark.parametrize("rule", ["best_ch", "widest_gap"])
+@pytest.mark.parametrize("rule", ["find_best_index", "find_widest_gap"])
 def test_four_planted_groups_are_found(rule, flip):
     vectors, truth = planted(4, 25, 200, flip)
     found = getattr(WardTree(vectors), rule)(CutLimits(2, 2))

@@ -110,7 +110,7 @@ def federation(algorithm=None, num_clients=3, rounds=5, evaluation=EVERYTHING, p
 
 def play(run, pool, rounds, model=(0, 0)):
     """Return (progress, record) after each round."""
-    progress, history = run.begin(lambda number: vector(*model)), []
+    progress, history = run.create_first_state(lambda number: vector(*model)), []
     for _ in range(rounds):
         progress, record = next_round(run, progress, pool)
         history.append((progress, record))
@@ -343,13 +343,13 @@ class Told:
     num_clients: int = 3
     held_out: frozenset = frozenset()
 
-    def attendance(self, round_index):
+    def draw_attendance(self, round_index):
         present, before = self._present(round_index), set()
         if round_index:
             before = set(self._present(round_index - 1))
-        _, asked, dropped = self.rounds[round_index]
+        _, sampled, dropped = self.rounds[round_index]
         newcomers = tuple(client for client in present if client not in before)
-        sampled = present if asked is None else asked
+        sampled = present if sampled is None else sampled
         return Attendance(present, newcomers, sampled, drops_out=set(dropped).__contains__)
 
     def _present(self, round_index):

@@ -13,7 +13,7 @@ ROUNDS = range(200)
 
 def dropped(participation, round_index):
     """Return the sampled clients that send nothing back."""
-    found = participation.attendance(round_index)
+    found = participation.draw_attendance(round_index)
     return frozenset(filter(found.drops_out, found.sampled))
 
 

@@ -58,7 +58,7 @@ def pool(monkeypatch):
 
 def test_actor_that_hangs_is_replaced_and_asked_again(pool):
     seconds = {"actor 0.1": 5, "actor 1.1": float("inf"), "actor 1.2": 7}
-    found = pool._each(
+    found = pool._call_actors(
         range(2), lambda index: [(pool._actors[index], seconds[pool._actors[index]])], "train", "r"
     )
     assert found == {0: [("actor 0.1", 5)], 1: [("actor 1.2", 7)]}
@@ -66,7 +66,7 @@ def test_actor_that_hangs_is_replaced_and_asked_again(pool):
 
 
 def test_slow_actor_is_waited_for(pool):
-    found = pool._each(
+    found = pool._call_actors(
         range(2), lambda index: [(pool._actors[index], FIRST_ANSWER_SECONDS / 2)], "train", "round 1"
     )
     assert sorted(found) == [0, 1]
@@ -74,9 +74,9 @@ def test_slow_actor_is_waited_for(pool):
 
 
 def test_actor_that_always_hangs_ends_the_run_with_its_clients_and_the_deadline(pool):
-    pool._deadlines.note("train", 1.0)
+    pool._deadlines.record_duration("train", 1.0)
     with pytest.raises(RunError) as error:
-        pool._each([1], lambda index: [(pool._actors[index], float("inf"))], "train", "round 4")
+        pool._call_actors([1], lambda index: [(pool._actors[index], float("inf"))], "train", "round 4")
     assert len(pool.killed) == MAX_DEATHS - 1 == 2
     for part in (
         "clients 1, 2, round 4",

@@ -43,7 +43,7 @@ def test_machines_that_are_alike_count_once(pool_on):
 def test_actor_that_starts_again_on_the_same_kind_of_machine_goes_on(pool_on):
     pool = pool_on(OLD, OLD, OLD)
     pool.machines()
-    pool._replace(1, "killed", "round 3")
+    pool._replace_actor(1, "killed", "round 3")
     assert pool.machines() == [OLD]
 
 
@@ -52,7 +52,7 @@ def test_actor_that_starts_again_on_another_kind_of_machine_ends_the_run(pool_on
     pool.machines()
     pool._home = {0: 0, 1: 1}
     with pytest.raises(RunError, match="client 1, round 3: .*AVX512.* instead of .*AVX2"):
-        pool._replace(1, "killed", "round 3")
+        pool._replace_actor(1, "killed", "round 3")
     assert pool.machines() == [OLD, NEW]
 
 
@@ -63,8 +63,8 @@ def test_other_instructions_for_bfloat16_end_only_a_run_in_bfloat16(pool_on, mon
     pool.machines()
     pool._home = {0: 0}
     pool._setup = SimpleNamespace(training=SimpleNamespace(precision=precision))
-    monkeypatch.setattr(pool, "_prepare", lambda index: None)
+    monkeypatch.setattr(pool, "_prepare_actor", lambda index: None)
     ends = pytest.raises(RunError, match="emulated.* instead of .*amx_bf16")
     with ends if precision == "bfloat16" else nullcontext():
-        pool._replace(0, "killed", "round 3")
+        pool._replace_actor(0, "killed", "round 3")
     assert pool.machines() == [amx, none]

@@ -15,4 +15,4 @@ CLASHES = {
 
 @pytest.mark.parametrize(("mine", "theirs", "clash"), CLASHES.values(), ids=CLASHES)
 def test_keys_clash(mine, theirs, clash):
-    assert mine.clash(theirs) == theirs.clash(mine) == clash
+    assert mine.find_clashes(theirs) == theirs.find_clashes(mine) == clash

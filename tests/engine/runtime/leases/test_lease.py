@@ -294,7 +294,7 @@ def test_exactly_one_of_many_drivers_of_one_run_goes_on(storage, start):
     assert names(storage) == []
 
 
-@pytest.mark.parametrize("name", ["push", "sizes"])
+@pytest.mark.parametrize("name", ["push", "list_sizes"])
 def test_lease_that_was_taken_before_an_error_is_given_back(storage, monkeypatch, name):
     """Else the same process, and for a minute every other machine, takes it for a living driver's."""
     real = getattr(Storage, name)

@@ -83,7 +83,7 @@ def test_process_name_does_not_change_the_start_time(rename, name):
 
 
 def test_processes_of_a_machine_agree_on_its_id():
-    script = "from fedgrid.engine.runtime.leases.processes import machine; print(machine())"
+    script = "from fedgrid.engine.runtime.leases.processes import identify_boot; print(identify_boot())"
     command = [sys.executable, "-c", script]
     other = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
     assert other.stdout.strip() == identify_boot() != ""

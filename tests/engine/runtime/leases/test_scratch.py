@@ -15,8 +15,8 @@ from fedgrid.engine.runtime.storage.atomic import PARTIAL
 
 CODE = """
 import os, signal, sys
-from fedgrid.engine.runtime.leases.scratch import scratch_folder
-with scratch_folder(sys.argv[1]) as folder:
+from fedgrid.engine.runtime.leases.scratch import create_scratch_folder
+with create_scratch_folder(sys.argv[1]) as folder:
     (folder / "inner").mkdir()
     (folder / "inner" / "file").touch()
     os.kill(os.getpid(), signal.SIGKILL)

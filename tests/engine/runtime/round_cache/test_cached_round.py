@@ -325,7 +325,7 @@ class TestWhatARoundIs:
         pool = Chooser()
         with CachedRound(tasks, models, memories or {}, pool, rounds_done, Stopwatch(), shared) as work:
             reports = work.collect_reports()
-        shared.settle()
+        shared.wait_for_writes()
         return pool.trained, [report.chosen for report in reports]
 
     def test_same_models_to_the_same_clients_are_the_same_round(self, shared):

@@ -185,7 +185,7 @@ def keep(run, count, size=1000):
     """Write so many entries, `size` bytes of values each, as rounds 1, 2, ..., one a second."""
     for number in range(1, count + 1):
         run.write(name := f"{number:06d}-ab-reports", entry(*np.zeros(size // 4)))
-        path = run._storage.root / run._file(name)
+        path = run._storage.root / run._name_file(name)
         os.utime(path, ns=(0, number * 10**9))
 
 

@@ -97,7 +97,7 @@ class TestRaces:
             "inside = path.with_name('inside')\n"
             "for _ in range(25):\n"
             "    lock = RoundLock(path)\n"
-            "    while not lock.take(): os.sched_yield()\n"
+            "    while not lock.try_take(): os.sched_yield()\n"
             "    inside.mkdir(); inside.rmdir()\n"
             "    lock.release()\n"
         )
@@ -141,7 +141,7 @@ class TestRaces:
 
 class TestLocalHolders:
     def test_lock_of_a_killed_process_is_free(self, path):
-        process = run("assert RoundLock(path).take(); die()", path)
+        process = run("assert RoundLock(path).try_take(); die()", path)
         assert process.communicate(timeout=60)[1] == b""
         assert path.exists()
         taken(path).release()

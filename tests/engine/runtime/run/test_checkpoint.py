@@ -108,7 +108,7 @@ def remembering(before, *clients):
     """Return the progress after one more round, in which these clients' memories changed."""
     number = before.rounds_done + 1
     memories = {client: {"optimizer": vector(client, number), "c": vector(number)} for client in clients}
-    return before.after_round(progress(number).state, memories)
+    return before.advance_round(progress(number).state, memories)
 
 
 @pytest.fixture

@@ -241,7 +241,7 @@ def test_round_that_another_process_stores_meanwhile_is_skipped(tmp_path, monkey
         return entries
 
     with monkeypatch.context() as patch:
-        patch.setattr(slow, "_put", put_late)
+        patch.setattr(slow, "_put_files", put_late)
         save_rounds(slow, 3)
     assert read_manifest(slow.path).rounds_done == 3
     save_rounds(slow, 4)

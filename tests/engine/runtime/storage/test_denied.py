@@ -28,7 +28,7 @@ def no_pause(monkeypatch):
         raise AssertionError("waited for a storage that may not be written")
 
     monkeypatch.setattr("fedgrid.engine.runtime.storage.clock.draw_backoff", pause)
-    monkeypatch.setattr("fedgrid.grids.execution.executors.backoff", pause)
+    monkeypatch.setattr("fedgrid.grids.execution.executors.draw_backoff", pause)
 
 
 @pytest.mark.parametrize("number", DENIED)

@@ -225,7 +225,7 @@ def test_file_that_is_new_since_the_uri_was_listed_stays_here(machine, monkeypat
         here.put({"run/manifest.json": b"new"})
         return found
 
-    for name in ("list_files", "find"):
+    for name in ("list_files", "find_files"):
         monkeypatch.setattr(Remote, name, partialmethod(put_after, find=getattr(Remote, name)))
     look(here)
     assert files(here.root) == {"run/manifest.json": "new"}
@@ -253,7 +253,7 @@ def test_removed_link_leaves_its_folder_alone(tmp_path):
 
 def test_sizes_at_a_uri_ignore_the_mirror(machine, tmp_path):
     plain, here, there = Storage.from_text(tmp_path / "folder"), machine("here"), machine("there")
-    assert plain.list_sizes("cache") == here.sizes("cache") == {}
+    assert plain.list_sizes("cache") == here.list_sizes("cache") == {}
     for name, text in (("cache/a/one", "1"), ("cache/a/b/two", "22"), ("stored", "333"), ("run/empty", "")):
         write(plain, name, text)
         write(here, name, text)
@@ -265,7 +265,7 @@ def test_sizes_at_a_uri_ignore_the_mirror(machine, tmp_path):
         assert storage.list_sizes("run") == {"run/empty": 0}
         assert storage.list_sizes("cache/a/b") == {"cache/a/b/two": 2}
     there.remove("cache/a", "not-there")
-    assert here.sizes("cache") == {}
+    assert here.list_sizes("cache") == {}
     assert set(files(here.root)) == {"cache/a/one", "cache/a/b/two", "stored", "run/empty"}
 
 
@@ -275,7 +275,7 @@ def test_partial_files_of_a_killed_process_are_neither_listed_nor_pulled(tmp_pat
     write(plain, half, "half")
     (bucket / "cache").mkdir(parents=True)
     (bucket / half).write_text("half")
-    assert plain.list_sizes("cache") == here.sizes("cache") == {}
+    assert plain.list_sizes("cache") == here.list_sizes("cache") == {}
     here.pull("cache")
     assert files(here.root) == {}
 
@@ -301,7 +301,7 @@ def test_sizes_of_a_uri_that_cannot_be_read_are_an_error_in_one_line(machine, ur
     monkeypatch.setattr(Remote, "list_files", refused)
     message = f"{uri} cannot be read (Access Denied); run the same command again to continue"
     with pytest.raises(RunError, match=f"^{re.escape(message)}$"):
-        machine("here").sizes("cache")
+        machine("here").list_sizes("cache")
 
 
 def test_check_writable_leaves_no_file(machine, bucket, tmp_path):
@@ -346,7 +346,7 @@ def test_a_missing_package_is_named():
 def patient(storage, time, warnings=None):
     """Return the storage as a launched grid uses it."""
     told = warnings if warnings is not None else []
-    return replace(storage, patience=replace(storage.patient(told.append).patience, clock=time.clock))
+    return replace(storage, patience=replace(storage.with_patience(told.append).patience, clock=time.clock))
 
 
 def test_launched_grid_waits_for_its_uri(machine, bucket, uri, time):
@@ -369,7 +369,7 @@ def test_launched_grid_gives_up_after_five_minutes(machine, bucket, time):
     bucket.parent.mkdir()
     bucket.write_text("a file where the folder was")
     with pytest.raises(RunError, match="cannot be written"):
-        here.patiently(lambda: here.push("run/log.txt"))
+        here.retry_call(lambda: here.push("run/log.txt"))
     assert sum(time.pauses) == pytest.approx(GIVE_UP_AFTER)
     assert GIVE_UP_AFTER == 300
 
