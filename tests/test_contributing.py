@@ -144,7 +144,8 @@ def clusterer(tree):
     tree.insert(where, '    "hdbscan": HDBSCAN,\n', '    "halves": Halves,\n')
     entries = "fedgrid/algorithms/clustered/while_training/entries.py"
     tree.prepend(entries, "from fedgrid.algorithms.clustering.clusterers import Halves\n")
-    entry = '    _build_ocfl_entry("ocfl-halves", "OCFL-2", "halves", ocfl.OcflSettings(clusterer=Halves()), {}),\n'
+    settings = "ocfl.OcflSettings(clusterer=Halves())"
+    entry = f'    _build_ocfl_entry("ocfl-halves", "OCFL-2", "halves", {settings}, {{}}),\n'
     tree.insert(entries, "ENTRIES = (\n", entry)
 
 
@@ -241,7 +242,7 @@ def data_set(tree):
         "Few digits",
         "scikit-learn",
         num_classes=10,
-        inputs=pixels(1, 8, 8),
+        inputs=image_inputs(1, 8, 8),
         pool_size=481,
         download_mb=0,
         model="digitnet",
@@ -444,7 +445,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cli.actions.analyses import find_analysis
 from fedgrid.grids.presets.load import load_grid
@@ -464,7 +465,7 @@ settings = {"aggregate": "first", "local": {"name": "still"}}
 with TemporaryDirectory() as folder:
     given = {"algorithm": {"name": "ocfl-halves", **settings}, "dataset": "few-digits", "model": "flat"}
     given |= {"clients": 6, "split": "darker", "training": {"rounds": 1, "local_epochs": 1}}
-    run = complete(given, Path(folder))
+    run = complete_config(given, Path(folder))
     found = compute_curves(read_records(play(run, Path(folder), cache=None)))
     TrackerSession(find_tracker("lines"), TrackedGrid("mine", Storage.from_text(folder))).update_run(run)
     lines = Path(folder, "lines.txt").read_text()
