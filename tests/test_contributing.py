@@ -394,7 +394,7 @@ def list_splits(console: Console) -> None:
 def splits() -> None:
     from fedgrid.grids.display.splits import list_splits
 
-    list_splits(console())
+    list_splits(create_console())
 
 
 """,
