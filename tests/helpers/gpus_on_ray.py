@@ -97,7 +97,8 @@ def list_job_gpus() -> dict[str, Any]:
     with TemporaryDirectory(prefix="gpus-on-ray-") as folder:
         storage, at_work = Path(folder, "storage"), Path(folder, "at-work")
         at_work.mkdir()
-        context = Context(Storage(storage), at_work, {})
+        runs: dict[str, Any] = {run.run_id: None}
+        context = Context(Storage(storage), at_work, runs)
         run_on_ray(WhereAmI(), jobs, context, "token", lambda: None, ended.append)
     gpus: dict[str, list[str]] = defaultdict(list)
     for each in ended:

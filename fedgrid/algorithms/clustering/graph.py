@@ -138,7 +138,7 @@ def _run_louvain(graph: Any, resolution: float, seed: int) -> Groups:
     """Run igraph's Louvain method."""
     import igraph
 
-    # igraph draws from one generator a process: Python's `random`, unless told otherwise for a while.
+    # igraph draws from one generator a process: Python's `random`, unless another one is set for a while.
     igraph.set_random_number_generator(random.Random(seed))
     try:
         return list(graph.community_multilevel(weights="weight", resolution=resolution))

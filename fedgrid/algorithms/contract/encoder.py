@@ -29,9 +29,9 @@ class EncoderSettings(Section):
 
     Example:
         >>> import fedgrid
-        >>> fedgrid.EncoderSettings(public="fmnist", epochs=5, federated=3).words
+        >>> fedgrid.EncoderSettings(public="fmnist", epochs=5, federated=3).training_summary
         '5 epochs of fmnist, then 3 federated rounds'
-        >>> fedgrid.EncoderSettings(name="pixels").words
+        >>> fedgrid.EncoderSettings(name="pixels").training_summary
         ''
     """
 

@@ -65,7 +65,7 @@ class AlgorithmEntry:
         ...     settings=fedgrid.FedOptSettings(server_learning_rate=0.5),
         ...     search={"server_learning_rate": {"low": 0.1, "high": 1.0}},
         ... )
-        >>> entry.space(rounds=10)
+        >>> entry.build_space(rounds=10)
         {'server_learning_rate': {'low': 0.1, 'high': 1.0}}
     """
 
@@ -102,7 +102,7 @@ class AlgorithmEntry:
     def truth_line(self) -> str:
         """Sentence that says what the algorithm is given of the hidden groups; empty if nothing."""
         what = {"": "", "number": "the number of hidden groups", "groups": "the hidden groups"}[self.told]
-        return f"Told: {what}." if what else ""
+        return f"Given: {what}." if what else ""
 
     def build_space(self, rounds: int) -> dict[str, Any]:
         """Build the search space for runs of this many rounds, the shortest; empty if nothing is tuned."""

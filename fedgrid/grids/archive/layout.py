@@ -169,7 +169,7 @@ def check_archive(archive: Path) -> None:
         check_folder(archive, ARCHIVE_FOLDERS)
     except OSError as error:
         raise ConfigError(
-            f"{error}; expected files and folders as the authors' archive has them: unpack it anew"
+            f"{error}; expected files and folders as the authors' archive has them: unpack it again"
         ) from error
 
 

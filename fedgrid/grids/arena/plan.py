@@ -71,7 +71,7 @@ def _draw_stand_ins(search: Search, storage: Storage) -> tuple[list[RunConfig], 
     progress = SearchProgress(search, storage)
     grid, _ = progress.replay_trials()
     if progress.complete:
-        trial = max(progress.trials, key=lambda tried: tried.rank_value(search.objective) or 0.0)
+        trial = max(progress.trials, key=lambda trial: trial.rank_value(search.objective) or 0.0)
         return list(grid.runs), trial.params
     # What Optuna will suggest depends on scores that do not exist yet; random settings take about as long.
     drawn = create_searcher(search.space, "random", search.trials).suggest_params(search.trials)

@@ -141,7 +141,7 @@ class CheckedBundle:
                 f"The scores of all {len(self.bundle.runs)} runs{also} follow from their records{but}."
             )
         rest = ", ".join(self.list_unchecked())
-        lines.append(f"Not checked: {rest}; `fedgrid import`, then `report`, draws the report anew.")
+        lines.append(f"Not checked: {rest}; `fedgrid import`, then `report`, draws the report again.")
         if claims:
             lines.append(f"On the author's word alone: {'; '.join(claims)}.")
         return lines

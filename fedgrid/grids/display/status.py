@@ -253,7 +253,7 @@ def _describe_driver(now: Mapping[str, Any]) -> str:
     """Describe where a grid runs, or whether it is finished."""
     if now["driver"] is None:
         return "finished" if now["done"] + now[STOPPED] == now["total"] else "not running"
-    return f"running on {now['driver']}" + (", asked to stop" if now["stopping"] else "")
+    return f"running on {now['driver']}" + (", stopping" if now["stopping"] else "")
 
 
 def _describe_pace(now: Mapping[str, Any]) -> str:

@@ -188,7 +188,7 @@ def _check_files(
         try:
             # Read for its errors only: reports need this file, so a run without it is damaged.
             load_parts(folder)
-            # At a URI the mirror has only what was asked for.
+            # At a URI the mirror has only what was fetched.
             times = read_times(folder) if not storage.uri or (folder / TIMES).exists() else Times()
         except (DamagedFile, UnreadableFile) as error:  # In a bundle, with the right checksum.
             damage_cause = str(error)

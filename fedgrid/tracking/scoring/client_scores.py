@@ -110,7 +110,7 @@ CLIENTS = (
     Score(
         "asked_accuracy",
         "Accuracy of the clusters' models on their clients' own test sets, mean over the clients that were "
-        "asked to train in the round.",
+        "sampled in the round.",
         lambda tests: mean_without_nan(
             np.where(np.asarray(tests["asked"]) == 1, tests["personalised_accuracy"], np.nan)
         ),

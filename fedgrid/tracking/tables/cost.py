@@ -28,7 +28,7 @@ from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Table, build_media
 NEVER = "never"
 SENT = {
     "bytes": "bytes sent up and down by all clients together",
-    "mbit-per-client": "megabits sent up and down, a mean over all clients, asked or not (FLIS, Table 3)",
+    "mbit-per-client": "megabits sent up and down, a mean over all clients, sampled or not (FLIS, Table 3)",
 }
 
 

@@ -187,8 +187,8 @@ DEFINITIONS: Mapping[str, tuple[Measure, ...]] = {
     "FLIS": (last_round("last local model", "last_local_accuracy"),),
     # The paper averages over 5 rounds on MNIST and CIFAR-10, and over 20 on FEMNIST.
     "Prigent": (
-        mean_over_rounds("asked, last 5", "asked_accuracy", last=5),
-        mean_over_rounds("asked, last 20", "asked_accuracy", last=20),
+        mean_over_rounds("sampled, last 5", "asked_accuracy", last=5),
+        mean_over_rounds("sampled, last 20", "asked_accuracy", last=20),
     ),
     "Bettinelli": (
         last_round("communities", "generalised_accuracy"),
@@ -201,7 +201,7 @@ DEFINITIONS_CAPTION = (
     "OCFL: the model that a client is served after the last round (its cluster's; adapted first, where the "
     "algorithm adapts, as Per-FedAvg does), on the client's own test set, mean over all clients. FLIS: each "
     "client's last local model, as it left its last training, mean over all clients that ever trained. "
-    "Prigent: as OCFL, mean over the clients that a round asked, then over the last 5 rounds or 20. "
+    "Prigent: as OCFL, mean over the clients that a round sampled, then over the last 5 rounds or 20. "
     "Bettinelli: the clusters' models, and the global model, on the server's test set; the global model on "
     "the clients' own. A definition that no run has numbers for is left out. Means over scenarios; best of a "
     "column in bold."

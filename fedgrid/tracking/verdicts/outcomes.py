@@ -235,8 +235,9 @@ def _parse_line(line: Mapping[str, str]) -> Outcome:
     if line["settings"] not in SETTINGS or line["protocol"] not in PROTOCOLS:
         raise ValueError(f"settings {line['settings']!r}, protocol {line['protocol']!r}: no such row")
     columns = [line[name].split() for name in _TESTED]
-    if line["told"] not in KNOWLEDGE_LEVELS:
-        raise ValueError(f"told {line['told']!r}: expected one of {', '.join(map(repr, KNOWLEDGE_LEVELS))}")
+    if (knowledge := line["told"]) not in KNOWLEDGE_LEVELS:
+        levels = ", ".join(map(repr, KNOWLEDGE_LEVELS))
+        raise ValueError(f"column `told`, {knowledge!r}: expected one of {levels}")
     texts = ("method", "title", "settings", "protocol", "dataset", "family", "run_id", "told")
     values: dict[str, Any] = {name: line[name] for name in texts}
     # An empty cell is a number that the run does not have.

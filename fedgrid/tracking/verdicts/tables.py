@@ -27,7 +27,7 @@ MAX_NAMED = 6
 """Largest number of rivals or families that a sentence names."""
 MAX_FAMILIES = 3
 """Largest number of families that the caption of all methods names."""
-RANK_PLACEHOLDERS = {"": "not told", "number": "told k", "groups": "told groups"}
+RANK_PLACEHOLDERS = {"": "not given", "number": "given k", "groups": "given groups"}
 """Text in place of the rank of methods of another class."""
 
 

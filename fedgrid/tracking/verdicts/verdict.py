@@ -30,9 +30,9 @@ from fedgrid.tracking.verdicts.power import (
 )
 
 CLASSES: Mapping[GroupKnowledge, str] = {
-    "": "not told the number of groups",
-    "number": "told the number of groups",
-    "groups": "told the groups",
+    "": "not given the number of groups",
+    "number": "given the number of groups",
+    "groups": "given the groups",
 }
 
 

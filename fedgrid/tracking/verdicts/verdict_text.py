@@ -189,7 +189,7 @@ def _format_caption(verdict: Verdict) -> str:
             f"{ALPHA} the verdict is better or worse.",
             f"Shows from: the least mean difference that {POWER:.0%} of such arenas would show, with ties "
             "and sizes of differences as here. Changes without: families without which the verdict is "
-            "another. References, and methods that are told more or less, are neither ranked nor tested.",
+            "another. References, and methods that are given more or less, are neither ranked nor tested.",
         )
     )
 

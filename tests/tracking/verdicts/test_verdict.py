@@ -163,7 +163,7 @@ def test_methods_compete_within_their_class_and_references_in_none():
     assert [against.rival for against in (*mine.against, *ifca.against)] == ["rival", "ward"]
     assert list(mine.field.outcomes) == ["mine", "rival", "ifca", "ward", "oracle"]
     cells = {row.name: row.cells[0].text for row in build_verdict_table(mine, 45).rows}
-    assert cells == {"mine": "1.0", "rival": "2.0", "ifca": "told k", "ward": "told k", "oracle": "–"}
+    assert cells == {"mine": "1.0", "rival": "2.0", "ifca": "given k", "ward": "given k", "oracle": "–"}
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_methods_compete_within_their_class_and_references_in_none():
         (
             [*of("mine", 0.8), *of("rival", 0.7, clusters=1.0)],
             CLUSTERING,
-            "not told .* no other forms clusters",
+            "not given .* no other forms clusters",
         ),
         ([*of("mine", 0.8, clusters=1.0), *of("rival", 0.7, clusters=1.0)], CLUSTERING, "no method forms"),
         (

@@ -49,7 +49,7 @@ DISTANCE_KINDS = ("as_they_are", "standardised")
 ones, in which all entries count alike, those that differ by a little in many."""
 LEAST_UPDATES = 2
 """Number of rounds in which each client seen so far must have sent an update before anything is decided."""
-NUM_TESTED_ROUNDS, OUTLIERS = "rounds_asked", "odd_K"
+NUM_TESTED_ROUNDS, OUTLIERS = "tested_rounds", "odd_K"
 """Arrays of a state: number of rounds in which groups were tested (int64), and clients that are set aside
 (bool, shape (K,))."""
 
@@ -107,7 +107,7 @@ class EvidentGroups(FedOpt):
 
     Memory: Until the clustering or the window's end, for each kind of distances: their sums over the rounds
     in which a pair sent updates (float64, shape (K, K)), and the groups of the round before (int64, shape
-    (K,), -1 for clients not seen yet). Beside these `rounds_met_KK`, `rounds_asked` and `odd_K`.
+    (K,), -1 for clients not seen yet). Beside these `rounds_met_KK`, `tested_rounds` and `odd_K`.
     """
 
     settings: EvidentGroupsSettings
@@ -195,13 +195,13 @@ class EvidentGroups(FedOpt):
 
     def _store_groups(self, state: State, shown: Sequence[GroupEvidence], is_tested: bool) -> State:
         """Store the groups of a round without a split; drop everything once the window is over."""
-        rounds_asked = state.arrays[NUM_TESTED_ROUNDS] + is_tested
-        if rounds_asked >= self.settings.window:
+        tested_rounds = state.arrays[NUM_TESTED_ROUNDS] + is_tested
+        if tested_rounds >= self.settings.window:
             return _drop_arrays(state)
         labels = {
             _labels_name(kind): groups.labels_K for kind, groups in zip(DISTANCE_KINDS, shown, strict=True)
         }
-        return state.keep(**{NUM_TESTED_ROUNDS: np.asarray(rounds_asked)}, **labels)
+        return state.keep(**{NUM_TESTED_ROUNDS: np.asarray(tested_rounds)}, **labels)
 
 
 def _read_outliers(state: State) -> NDArray[np.bool_]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """Who does what in one round, before anybody trains."""
+    """What each client does in one round, decided before any client trains."""
 
     round_index: int
     """The round, from 0."""
@@ -103,7 +103,7 @@ class MessageExchange:
             frozenset(messages).difference(newcomers),
             sum(array.nbytes for payload in messages.values() for array in payload.values()),
             encoder_bytes,
-            tuple(said.seconds for said in described),
+            tuple(description.seconds for description in described),
         )
 
     def average_seconds(self, trained: Sequence[TrainReport]) -> dict[str, float | None]:

@@ -282,6 +282,6 @@ class Ledger:
         # The next round's orders are not drawn yet, so those of this round stand for them.
         if last := sum(after > budget for after in self._project_epsilons(orders).values()):
             yield (
-                f"{last} of the {len(orders)} clients asked have spent their budget of epsilon "
+                f"{last} of the {len(orders)} sampled clients have spent their budget of epsilon "
                 f"{budget:g}: they send nothing from now on"
             )

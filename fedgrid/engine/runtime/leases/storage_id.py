@@ -49,7 +49,7 @@ def read_storage_id(root: Path) -> str:
     try:
         return str(unseal_file(path)["id"])
     except (OSError, DamagedFile, KeyError) as error:
-        raise ConfigError(f"{path} is damaged; delete it, and MLflow gets these runs anew") from error
+        raise ConfigError(f"{path} is damaged; delete it, and MLflow gets these runs again") from error
 
 
 def _draw_id() -> str:

@@ -48,7 +48,7 @@ NOTES: Mapping[str, str] = {
     "hc": "The release of FLIS-HC does no hierarchical clustering: its only rule joins clients that agree "
     "on 96 % of the reference images.",
     "budget": "The paper does not say how many local epochs SOLO has in all; here it trains when it would "
-    "be asked.",
+    "be sampled.",
     "mu": "The paper does not say its mu.",
     "epsilons": "The paper does not say its thresholds; its numbers are those of a run that never splits.",
 }

@@ -149,7 +149,7 @@ def _build_cost_table(study: Study, dataset: str) -> Table:
         f"against-prigent-{dataset}",
         f"Prigent et al., Tables III to V: {dataset}",
         "Ours / published, medians over seeds. Accuracy: of the clusters' models on the test images of the "
-        f"clients asked, mean over the last {last} rounds. GB: models down, up, and down to be tested, and "
+        f"sampled clients, mean over the last {last} rounds. GB: models down, up, and down to be tested, and "
         f"what was sent before training. Times: as a share of FedAvg's whole run. {NONE}: not reached. "
         f"{' '.join(NOTES[key] for key in caption_notes)}",
         (

@@ -220,7 +220,7 @@ class TestBudgets:
 
     def test_the_last_round_of_a_client_is_named(self):
         [warning] = self.ledger(5).charge_updates(orders(0, 1), [0, 1])
-        assert warning.startswith("1 of the 2 clients asked have spent their budget")
+        assert warning.startswith("1 of the 2 sampled clients have spent their budget")
 
 
 class TestColumns:

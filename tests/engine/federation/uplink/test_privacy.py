@@ -126,7 +126,7 @@ class TestRuns:
         assert last(run, tmp_path, "epsilon") == [pytest.approx((compute_epsilon(2 / 0.1**2, 1e-5),))] * 6
         line, *_ = [line for line in log(run, tmp_path) if "budget" in line]
         assert line.endswith(
-            "5 of the 6 clients asked have spent their budget of epsilon "
+            "5 of the 6 sampled clients have spent their budget of epsilon "
             f"{limit:g}: they send nothing from now on"
         )
         assert not find_differing(run, tmp_path)
