@@ -3,10 +3,10 @@
     python -m benchmarks.round_cache [--quick]
 
 15 clients with about 256 MNIST images each, 3 local epochs, tinyvgg, every model tested on 1,000 images of
-the server, all clients in this process. The paper's rounds have ten
-times as many images, so that the cache's share is a tenth of the one measured here. The same rounds are
-computed alternately without a cache and into an empty one; then another run takes them from the cache. The
-cost of storing is a ratio of processor time, because it is smaller than the variation of wall-clock time.
+the server, all clients in this process. The paper's rounds have ten times as many images, so that the cache's
+share is a tenth of the one measured here. The same rounds are computed alternately without a cache and into
+an empty one; then another run takes them from the cache. The cost of storing is a ratio of processor time,
+because it is smaller than the variation of wall-clock time.
 """
 
 import os

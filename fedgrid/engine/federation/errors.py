@@ -20,7 +20,8 @@ class FedgridError(Exception):
     """An error that is reported in one line, without a traceback; its message holds no secret.
 
     All errors that fedgrid raises for a user's mistake, for data, runs and storages are of this class, so
-    that one `except` catches them. A mistake in fedgrid itself raises another class, with its traceback.
+    that one `except` catches them. A mistake in fedgrid itself raises another class, with its traceback; only
+    within a client's work it becomes the cause of a `RunError` (`client_error_context`).
 
     Args:
         message: the line that is reported; secrets in it are masked as the error is made. Default: empty.
@@ -37,8 +38,8 @@ class FedgridError(Exception):
     """
 
     clean: ClassVar[Callable[[str], str]] = str
-    """Masks the secrets in a message. The package sets it when it is imported; the numbers of a run do not
-    depend on it."""
+    """Masks the secrets in a message. The package sets it when it is imported, and not here: this module is
+    part of a run's code digest, and masking changes no number."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(FedgridError.clean(message))
@@ -63,7 +64,7 @@ class DataError(FedgridError):
 
 
 class RunError(FedgridError):
-    """A run stopped; the message starts with the client, the round and the cause. It may be retried."""
+    """A run stopped, and may be retried. An error of a client starts with the client and the round."""
 
 
 class FinalError(RunError):
@@ -88,10 +89,10 @@ PLUGIN_MODULE = "fedgrid_plugin_"
 
 
 def find_plugin_line(error: BaseException) -> str:
-    """Find the line of a plugin that an error comes from, as `plugin mine.py, line 12: `; empty if none.
+    """Find the line of a plugin that an error comes from, for the start of a message.
 
-    It is the innermost such line: the plugin may have called fedgrid, torch or NumPy, which then raised the
-    error.
+    As `plugin mine.py, line 12: `; empty if there is none. It is the innermost such line: the plugin may
+    have called fedgrid, torch or NumPy, which then raised the error.
     """
     place, step = "", error.__traceback__
     # No early exit: the last frame of a plugin is the innermost one, and frames of libraries may follow it.
@@ -121,7 +122,8 @@ def is_final(error: BaseException) -> bool:
     """Check whether a run that failed with this error would fail again.
 
     Errors of a plugin's code would, torch's about shapes among them. Errors of the disk, of memory, of a GPU
-    and of Ray may pass.
+    and of Ray may pass. So may an unexpected error in fedgrid's own code: retries cost little, and its cause
+    may be the machine.
     """
     if isinstance(error, FedgridError):
         return isinstance(error, FinalError | ConfigError)
@@ -139,7 +141,9 @@ def is_code_error(error: BaseException) -> bool:
 
 
 def find_plugin_file(item: type | Callable[..., object], method: str = "") -> str:
-    """Find the plugin that defines a class or function, as `plugin mine.py, line 3: `; empty if none.
+    """Find the plugin that defines a class or function, for the start of a message.
+
+    As `plugin mine.py, line 3: `; empty if it is not of a plugin.
 
     Args:
         item: the class or function.
@@ -168,7 +172,7 @@ ABBREVIATIONS = {
     "overlap": "split",
     "balance": "split",
 }
-"""Keys as papers and other tools write them, too far from ours to be matched by their letters."""
+"""Names as papers and other tools write them -> ours, which share too few letters with them to be guessed."""
 
 
 PLUGIN_KINDS = ("algorithm", "model", "dataset", "split")
@@ -186,11 +190,11 @@ def unknown_name_error(
         choices: the names of the registry.
         aliases: other spellings in small letters -> name of the registry. Default: none.
     """
-    choices, instead = list(choices), ""
+    choices, plugin_hint = list(choices), ""
     if kind in PLUGIN_KINDS:
         file = given if given.endswith(".py") else "FILE.py"
-        instead = f"one of your own: --plugin {file}, and the name that it has there; "
-    suggestion = suggest_name(given, choices, aliases) or instead
+        plugin_hint = f"one of your own: --plugin {file}, and the name that it has there; "
+    suggestion = suggest_name(given, choices, aliases) or plugin_hint
     message = f"unknown {kind} '{given}'; {suggestion}known: {', '.join(choices)}"
     return ConfigError(message, (kind,))
 
@@ -235,8 +239,8 @@ def suggest_name(
         nested_keys: last part of a nested key -> its whole path. Default: none.
     """
     choices = list(choices)
-    other = {name: meant for name, meant in aliases.items() if meant in choices}
-    names = {**nested_keys, **other, **{name: name for name in choices}}
+    spellings = {name: meant for name, meant in aliases.items() if meant in choices}
+    names = {**nested_keys, **spellings, **{name: name for name in choices}}
     # An abbreviation or another case of the letters is a certain match; letters alone are a guess.
     exact = next((word for word in (ABBREVIATIONS.get(given), given.lower()) if word in names), None)
     near = [exact] if exact else get_close_matches(given, names, n=1)
@@ -251,7 +255,8 @@ def client_error_context(client: int, round_index: int | None) -> Iterator[None]
 
     Args:
         client: the client whose work runs in the `with` block, from 0.
-        round_index: the round, from 0; None while the client prepares its message before round 1.
+        round_index: the round, from 0; None while the client prepares the message that it sends before round
+            1: the error then starts with `client 3, its message: `.
 
     Raises:
         FinalError: the error would come again, see `is_final`.

@@ -1,4 +1,4 @@
-"""The option `fedgrid arena --dry-run`: lists the runs that are left, and roughly how long they take."""
+"""The option `fedgrid arena --dry-run`: lists the runs that are left, and estimates their hours."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,10 @@ from fedgrid.tracking.verdicts.outcomes import ArenaRow, Protocol
 
 
 def plan_arena(arena: Arena, stored: StoredResults, launcher: Launcher) -> None:
-    """Show the runs that are left; settings that no search has selected yet are replaced by drawn ones.
+    """Show the runs that are left: those of searches, then those of the arena's rows.
+
+    Settings that no search has selected yet are replaced by drawn ones, so the runs of such rows have other
+    ids later.
 
     Raises:
         ConfigError: The runs cannot be planned.
@@ -47,6 +50,7 @@ def _list_remaining_runs(
     arena: Arena, stored: StoredResults, storage: Storage
 ) -> tuple[list[tuple[ArenaRow, RunConfig]], dict[str, RunConfig], int]:
     """Build all rows, the runs by id of the searches that are missing, and count these searches."""
+    # At a URI: fetches which runs are finished.
     storage.pull_marks()
     searched: dict[str, RunConfig] = {}
     params: dict[tuple[str, Protocol], Mapping[str, Any]] = {}
@@ -67,7 +71,10 @@ def _list_remaining_runs(
 
 
 def _draw_stand_ins(search: Search, storage: Storage) -> tuple[list[RunConfig], Mapping[str, Any]]:
-    """Build all runs of a search, its later trials drawn at random, and settings for the tuned rows."""
+    """Build all runs of a search, later trials drawn at random, and settings that stand for the best ones.
+
+    A search that is complete, though its results are not stored, has its best trial.
+    """
     progress = SearchProgress(search, storage)
     grid, _ = progress.replay_trials()
     if progress.complete:
@@ -78,4 +85,5 @@ def _draw_stand_ins(search: Search, storage: Storage) -> tuple[list[RunConfig], 
     planned = {run.run_id for run in grid.runs}
     later = [run for params in drawn for run in search.build_runs(params) if run.run_id not in planned]
     left = search.trials * len(search.base) - len(grid.runs)
+    # The settings only stand for others of the same cost; the first drawn ones will do.
     return [*grid.runs, *later[: max(0, left)]], drawn[0]

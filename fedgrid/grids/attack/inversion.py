@@ -1,15 +1,15 @@
 """Reconstruction of images from an update, by inverting gradients.
 
 The attack searches for images whose gradient at the model that the client received points where its update
-came from: Adam maximises the cosine of the two, with the signs of the images' gradients and a small penalty
-on total variation. The attacker knows the client's classes and their shares, which the gradient of the last
-layer reveals. One image is sought for each class, so that the result is at best an image that stands for
-many. For a client with one image and one local step it is that image.
+came from: Adam maximises the cosine of the two, with a small penalty on total variation. It steps by the
+signs of the images' gradients. The attacker knows the client's classes and their shares, which the gradient
+of the last layer reveals. One image is sought for each class, so that the result is at best an image that
+stands for many. For a client with one image and one local step, that image is what is sought.
 
 Source: Geiping, Bauermeister, Droege, Moeller, Inverting Gradients, NeurIPS 2020, arXiv:2003.14053. Their
 batches have as many unknown images as the client's; here there is one for each class.
 
-Shapes: N images of C channels and H x W pixels, P entries of a state vector, of which W are parameters.
+Shapes: N images of C channels and H x W pixels, P entries of a state vector, the parameters first.
 """
 
 import numpy as np
@@ -55,18 +55,20 @@ def invert_update(
         Images in [0, 1], float32, shape (N, C, H, W).
     """
     flat_vectors.write_vector(module, start)
+    # The client trained with the statistics of its own batches, which the attacker does not have.
     module.eval()
     weights = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    size = sum(weight.numel() for weight in weights)
-    # An update of SGD is the negative gradient times the learning rate, and the cosine has no scale. Entries
-    # after the parameters are running statistics, which have no gradient.
-    target = -torch.tensor(update[:size], dtype=torch.float32)
+    num_parameters = sum(weight.numel() for weight in weights)
+    # One step of plain SGD is the negative gradient times the learning rate, and the cosine has no scale; of
+    # several steps it is an approximation. Entries after the parameters are running statistics, which have no
+    # gradient.
+    target = -torch.tensor(update[:num_parameters], dtype=torch.float32)
     labels, shares = torch.tensor(labels_N), torch.tensor(shares_N, dtype=torch.float32)
     images = torch.tensor(rng.random((len(labels_N), *shape), np.float32), requires_grad=True)
     mean, square, rate = torch.zeros_like(images), torch.zeros_like(images), LEARNING_RATE
     milestones = [max(1, int(share * steps)) for share in DECAYS]
     for step in range(steps):
-        rate *= 0.1 ** milestones.count(step)
+        rate *= 0.1 ** milestones.count(step)  # With few steps, several decays may fall on one.
         losses = functional.cross_entropy(module(images), labels, reduction="none")
         # The graph is kept because the images' gradient goes through this gradient.
         parts = torch.autograd.grad((losses * shares).sum(), weights, create_graph=True)
@@ -82,5 +84,5 @@ def invert_update(
 
 
 def _total_variation(images: Tensor) -> Tensor:
-    """Compute the total variation: the mean absolute difference of neighbouring pixels."""
+    """Compute the total variation: the mean absolute differences of vertical and of horizontal neighbours."""
     return images.diff(dim=2).abs().mean() + images.diff(dim=3).abs().mean()

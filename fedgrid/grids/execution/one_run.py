@@ -49,8 +49,7 @@ def run(
         storage: a folder, or a URI such as `s3://bucket/runs`; default: the folder `runs`.
         data_dir: folder of the data sets; default None: the user's cache.
         plugins: files with algorithms, clusterers or models of your own, in use from now on; default: none.
-            Files
-            of earlier calls are no longer in use. A changed file is loaded again and makes another run.
+            Files of earlier calls are no longer in use. A changed file is loaded again and makes another run.
         accept_changes: whether stored rounds that were made with other code, versions or machines are used;
             default False.
 
@@ -129,8 +128,7 @@ def run_grid(
             False. If the program has called `ray.init`, that Ray is used, and left running; otherwise one is
             started as for `fedgrid run`, and stopped at the end.
         supersede: whether finished runs of the name may be superseded, if the file or dict differs from
-            before
-            and no longer includes them; default False. More rounds, or more runs, need no permission.
+            before and no longer includes them; default False. More rounds, or more runs, need no permission.
         trust: whether plugins that the file names are executed also where others may have written one of the
             two: in an unpacked bundle, or a grid's folder of a storage; default False.
 

@@ -36,8 +36,7 @@ RoundsLeft = Sequence[tuple[RunConfig, int]]
 """Each run with its number of rounds still to compute, 0 if it is finished."""
 FEW_IMAGES, MORE_IMAGES, MANY_IMAGES = 2, 24, 320
 """Images of the timed trainings: `FEW_IMAGES`, then `MORE_IMAGES`, or `MANY_IMAGES` for a model that needs
-less than `SHORT_SECONDS`
-seconds."""
+less than `SHORT_SECONDS` seconds."""
 SHORT_SECONDS = 0.1
 """Seconds of the first training below which its time is too short to be measured reliably."""
 FORWARD_SHARE = 1 / 3

@@ -32,7 +32,9 @@ SECTIONS = {
     for name, field in RunConfig.model_fields.items()
     if isinstance(field.annotation, type) and issubclass(field.annotation, Section) and name != ALGORITHM
 }
-"""Section of a run that has the same keys in every run -> those keys."""
+"""Section of a run, but for `algorithm` -> the keys that fedgrid gives it. A plugin's split has further
+ones.
+"""
 
 SPLIT_KIND = f"{SPLIT}.kind"
 """Key of the kind of a split, whose axis is `SPLIT`."""
@@ -46,32 +48,34 @@ def list_axis_keys(configs: Iterable[RunConfig] = ()) -> tuple[str, ...]:
     """List every key that can be an axis, with dots: `dataset`, `training.rounds`, `algorithm.cooldown`.
 
     Args:
-        configs: finished or planned runs, which have all settings of their algorithms; default: none. The
-            keys of
-            an algorithm or a split that is not registered, because its plugin is not loaded, come last.
+        configs: finished or planned runs, which have all settings of their algorithms; default: none. Keys
+            of an algorithm that is not registered, because its plugin is not loaded, come last.
     """
     configs = list(configs)
     registered = _list_registered_keys(tuple(ALGORITHMS.values()))
     # One for each distinct section: a grid may have thousands of runs of one algorithm.
     unregistered = {repr(run.algorithm): run for run in configs if run.algorithm.name not in ALGORITHMS}
-    others = (
+    unregistered_settings = (
         SETTING_PREFIX + key for run in unregistered.values() for key in _list_leaves(run.algorithm.settings)
     )
     split_fields = [kind.fields for kind in list_own_kinds()]
     split_fields += [tuple(run.split.model_extra or ()) for run in configs]
-    further = (f"{SPLIT}.{key}" for keys in split_fields for key in keys)
-    return tuple(dict.fromkeys((*registered, *further, *others)))
+    plugin_split_keys = (f"{SPLIT}.{key}" for keys in split_fields for key in keys)
+    return tuple(dict.fromkeys((*registered, *plugin_split_keys, *unregistered_settings)))
 
 
 @lru_cache
 def _list_registered_keys(algorithms: tuple[AlgorithmEntry, ...]) -> tuple[str, ...]:
     """List the keys of a run with these algorithms; cached, because reading all schemas takes a while."""
     keys: dict[str, None] = {}
+    # Digests of plugins follow from the other keys: nobody varies them.
     for name in (field for field in RunConfig.model_fields if field != PLUGINS_KEY):
-        # The kind of a split is the axis `split` itself.
-        inner = (f"{name}.{key}" for key in SECTIONS.get(name, ()) if f"{name}.{key}" != SPLIT_KIND)
-        keys |= dict.fromkeys((name,) if name in AXES or name not in SECTIONS else ())
-        keys |= dict.fromkeys(inner)
+        # A section is no axis, its keys are. `split` is both: its value is the kind of the split, which
+        # therefore is no axis again as `split.kind`.
+        if name in AXES or name not in SECTIONS:
+            keys[name] = None
+        inner = (f"{name}.{key}" for key in SECTIONS.get(name, ()))
+        keys |= dict.fromkeys(key for key in inner if key != SPLIT_KIND)
         if name == ALGORITHM:
             for entry in algorithms:
                 keys |= dict.fromkeys(SETTING_PREFIX + key for key in _list_leaves(entry.settings))
@@ -93,6 +97,7 @@ def check_axis_key(key: str) -> None:
         prefix = f"{section}."
         keys = (axis.removeprefix(prefix) for axis in list_axis_keys() if axis.startswith(prefix))
         raise unknown_key_error(rest, section, keys)
+    # Of several keys with one last part the shortest is suggested: it is the last to be written here.
     inner = {axis.rpartition(".")[2]: axis for axis in sorted(list_axis_keys(), key=len, reverse=True)}
     top = (axis for axis in list_axis_keys() if not axis.startswith(SETTING_PREFIX))
     raise ConfigError(
@@ -105,13 +110,14 @@ def check_axis_key(key: str) -> None:
 def takes_list(key: str) -> bool:
     """Check whether a list can be one value of a key, as `[5, 10]` for `split.sizes`."""
     section, _, rest = key.partition(".")
-    within: Iterable[BaseModel | type[BaseModel]] = [RunConfig]
+    models: Iterable[BaseModel | type[BaseModel]] = [RunConfig]
+    # Settings of algorithms and of plugins' splits are in models of their own.
     if section == ALGORITHM:
-        within = [entry.settings for entry in ALGORITHMS.values()]
+        models = [entry.settings for entry in ALGORITHMS.values()]
     elif section == SPLIT:
-        within = [Split, *(kind.rule for kind in list_own_kinds())]
+        models = [Split, *(kind.rule for kind in list_own_kinds())]
     path = rest.split(".") if section in (ALGORITHM, SPLIT) else key.split(".")
-    sections = (find_section(model, tuple(path[:-1])) for model in within)
+    sections = (find_section(model, tuple(path[:-1])) for model in models)
     fields = (section.model_fields.get(path[-1]) for section in sections if section is not None)
     return any(_has_list(field.annotation) for field in fields if field is not None)
 
@@ -123,14 +129,14 @@ def _has_list(annotation: Any) -> bool:
 
 
 def sort_axes(axes: Iterable[str]) -> tuple[str, ...]:
-    """Sort axes in the order of the runs: further ones, as given, stand before seed and algorithm."""
+    """List `AXES`, all of them, and the further ones of `axes`, as given, before seed and algorithm."""
     further = [axis for axis in axes if axis not in AXES]
     last = ("seed", ALGORITHM)
     return (*(axis for axis in AXES if axis not in last), *further, *last)
 
 
 def format_axis_value(config: RunConfig, key: str) -> str | None:
-    """Format a run's value of an axis; None if its algorithm has no such setting."""
+    """Format a run's value of an axis; None if the run has no such key."""
     value = _find_value(config, key)
     return format_value(value[0]) if value else None
 
@@ -159,7 +165,9 @@ def list_axis_pairs(config: RunConfig, axes: Sequence[str]) -> tuple[tuple[str, 
 
 
 def find_default(config: RunConfig, key: str) -> Any:
-    """Find the default of a key that is no algorithm's: that of the kind of split, or of the schema."""
+    """Find the default of a key outside of `algorithm`: that of the kind of split, else that of the
+    schema.
+    """
     section, _, name = key.partition(".")
     is_registered = section == SPLIT and config.split.kind in KINDS
     defaults = KINDS[config.split.kind].DEFAULTS if is_registered else {}
@@ -174,7 +182,7 @@ def find_variant_settings(configs: Sequence[RunConfig], prefix: str = SETTING_PR
 
     Args:
         configs: the runs.
-        prefix: a section with a dot; default: the algorithm's settings.
+        prefix: a section and a dot, as `split.`; default: `algorithm.`.
     """
     groups: dict[str, dict[str, RunConfig]] = {}
     for config in configs:
@@ -194,6 +202,7 @@ def find_variant_settings(configs: Sequence[RunConfig], prefix: str = SETTING_PR
 def format_variant(config: RunConfig, settings: Sequence[str]) -> str:
     """Format a run's values of these settings, as in `round 6, threshold 0.4`; empty if it has none."""
     values = {key.removeprefix(SETTING_PREFIX): format_axis_value(config, key) for key in settings}
+    # A setting that is None is formatted as JSON has it: null.
     return ", ".join(f"{key} {value}" for key, value in values.items() if value not in (None, "null"))
 
 

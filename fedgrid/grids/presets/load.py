@@ -80,8 +80,7 @@ def load_grid(
 
     Args:
         what: a preset's or a scenario's name, the path of a YAML file, the content of such a file as a dict
-            (the
-            grid then needs a `name`) or a `Preset`, or None for options alone.
+            (the grid then needs a `name`) or a `Preset`, or None for options alone.
         options: axis -> value or list; replaces the file's values.
         changes: `key.key=value` each, applied after everything else; `key.key=value,value` is an axis, and
             `axis+=value,value` adds values that the grid does not have yet.

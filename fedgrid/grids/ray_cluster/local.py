@@ -1,8 +1,9 @@
-"""Start Ray for this machine alone with few processes: all that fedgrid replaces in Ray's private parts.
+"""Start Ray for this machine alone with few processes, by replacing private parts of Ray.
 
-Ray has no settings for this. A test names what another version lacks, and `pyproject.toml` has an upper
-bound. What each saves of `fedgrid run quickstart --where algorithm=fedavg training.rounds=2` (18 s on two
-busy cores; medians of three, in turns with and without):
+Ray has no settings for these parts. They are tied to its version: `pyproject.toml` has an upper bound, and a
+test fails with the names that a newer Ray lacks. Seconds that each replacement saves of the command
+`fedgrid run quickstart --where algorithm=fedavg training.rounds=2`, which takes 18 s on two busy cores
+(medians of three turns with and without it):
 
 - `Node.start_api_server`, 5 s: without the dashboard it only reports statistics, which are off;
 - `Node.start_monitor`, 7 s: the autoscaler watches a cluster that cannot grow;
@@ -32,8 +33,8 @@ RAY_SETTINGS: Mapping[str, Any] = MappingProxyType(
 """Settings of Ray, to be copied, because Ray adds to what it is given.
 
 Metrics, which nothing here reads, are shown to anybody who requests them without a token. Ray starts a
-process for each core ahead; unless it ends them after an idle second, client actors use what servers leave of
-them, which saves each of them 0.4 s of the processor.
+process for each core ahead, and by default ends those that are idle for a second. Kept for 20 s, they become
+client actors later, which saves each actor 0.4 s of the processor.
 """
 TUNE_SETTINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -71,11 +72,11 @@ def limit_processes() -> Iterator[None]:
 def lighten_tune() -> Iterator[None]:
     """Let Ray Tune start within the block without parts that take seconds, or that expose secrets.
 
-    Its actors, and those that they start, could be any of Ray's idle workers. But Tune gives them an
-    environment of their own, with a variable for PyTorch Lightning, for which Ray would start new processes.
-    It also imports MLflow and others, to count for Ray's statistics which of their callbacks are in use. And
-    it passes on the keys of S3, which Ray would write into its logs: workers of this machine inherit them
-    anyway. All this, and `TUNE_SETTINGS`, is undone at the end of the block: a program may use Tune itself.
+    Tune gives its actors an environment of their own, with a variable for PyTorch Lightning, so that Ray
+    would start a new process for each of them. Without it they take over Ray's idle workers. It also imports
+    MLflow and others, to count for Ray's statistics which of their callbacks are in use. And it passes on the
+    keys of S3, which Ray would write into its logs: workers of this machine inherit them anyway. All this,
+    and `TUNE_SETTINGS`, is undone at the end of the block: a program may use Tune itself.
     """
     from ray.air._internal import usage
     from ray.tune.execution import class_cache
@@ -88,7 +89,7 @@ def lighten_tune() -> Iterator[None]:
     logger = logging.getLogger("ray.tune")
     level, new = logger.level, {name: text for name, text in TUNE_SETTINGS.items() if name not in os.environ}
     os.environ.update(new)
-    # Tune would log the traceback of each failed trial, where the watch reports one line.
+    # Tune would log the traceback of each failed trial; the launch's `Watch` reports one line.
     logger.setLevel(logging.CRITICAL)
     try:
         with _replace_attributes(parts):
@@ -102,22 +103,23 @@ def lighten_tune() -> Iterator[None]:
 @contextmanager
 def _replace_attributes(parts: Sequence[tuple[Any, str, object]]) -> Iterator[None]:
     """Replace attributes of Ray's within the block; `parts` are owner, name and value of each."""
-    own = [getattr(owner, name) for owner, name, _ in parts]
+    originals = [getattr(owner, name) for owner, name, _ in parts]
     for owner, name, value in parts:
         setattr(owner, name, value)
     try:
         yield
     finally:
-        for (owner, name, _), value in zip(parts, own, strict=True):
+        for (owner, name, _), value in zip(parts, originals, strict=True):
             setattr(owner, name, value)
 
 
 @contextmanager
 def create_private_folder() -> Iterator[Path]:
-    """Create a folder of this user alone for the logs and sockets of a local Ray, which makes its own public.
+    """Create a folder for the logs and sockets of a local Ray that only this user can read.
 
-    It lies in RAY_TMPDIR, if that is set and its path leaves room for the name of a socket, until the end of
-    the block.
+    The folder that Ray would create is readable by all users. This one lies in RAY_TMPDIR, else in the
+    system's temporary folder, or in `SHORT_FOLDER` if that path leaves no room for the name of a socket. It
+    is deleted at the end of the block.
 
     Raises:
         OSError: no folder can be made.

@@ -170,8 +170,8 @@ def per_round(study: Study, kind: str) -> Figure:
             `ari` is Figure 1 of the OCFL conference paper; `gap-loss` the learning gap of
             Definition 8 of the journal paper, `gap-published` its notebooks' DIST; `silhouette` and `global`
             are Figures 5b and 5a of Bettinelli et al. `sizes` leaves out the clients alone if
-            none ever is. `f1` is over the classes in the test set, and as
-            published if no run has that, as in the authors' archive.
+            none ever is. `f1` is over the classes in the test set, and as published if no run has that, as in
+            the authors' archive.
 
     Raises:
         ValueError: there is no such kind, or the study has several data sets or numbers of clients.

@@ -1,1 +1,3 @@
-"""Scores of runs, and statistics over them."""
+"""Scores: numbers computed from a run's records (`scores`), runs and studies that hold them, tests over
+them.
+"""

@@ -3,10 +3,11 @@
 These are the sections `faults`, `drift` and `held_out` of a configuration. An attacker is *apart* if its
 cluster has no honest client, as when it is alone. A moved client *sits with its new group* if its cluster
 holds a larger share of the other clients of that group than of the other clients of its old one: with one
-cluster for all, or one for each client, no moved client does. It is found in the first such round after its
-data have changed.
+cluster for all, or one for each client, no moved client does. It is *found* in the first round after its move
+in which it sits there. The old group is that of the first round, also of a client that moves twice.
 
-Runs without such clients have none of these scores. Shapes: R rounds, K clients.
+Runs without such clients have none of these scores. Shapes: R rounds, K clients, H held-out
+clients.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,14 +31,16 @@ def _average_honest(column: str) -> Callable[[Clients], Array]:
 
 def _compute_honest_ari(clients: Clients) -> Array:
     """Compute the adjusted Rand index of each round over the honest clients."""
-    # A client is an attacker for the whole run, so the first round names them all.
+    # A client is an attacker for the whole run, so any one round names them all.
     honest_K = clients[ATTACKER][0] != 1
     parts = score_partitions(clients["cluster"][:, honest_K], clients["true_cluster"][:, honest_K])
     return np.array([part["ari"] for part in parts])
 
 
 def compute_attackers_apart(labels_RK: ArrayLike, attacker_K: ArrayLike) -> Array:
-    """Compute the share of the attackers whose cluster has no honest client, shape (R,)."""
+    """Compute the share of the attackers whose cluster has no honest client, shape (R,); there is an
+    attacker.
+    """
     labels_RK, attacker_K = np.asarray(labels_RK), np.asarray(attacker_K, bool)
     apart_RK = [~np.isin(labels_K[attacker_K], labels_K[~attacker_K]) for labels_K in labels_RK]
     return np.asarray(np.mean(apart_RK, axis=1, dtype=np.float64))
@@ -104,11 +107,15 @@ HELD_OUT = (
         heading="held\nout",
     ),
 )
-"""Scores of the clients that are held out, computed from their accuracies, H on the last axis."""
+"""Scores of the clients that are held out, computed from their accuracies, shape (R, H). They are NaN but in
+the last round, after which these clients are placed."""
 
 
 def score_disturbances(clients: Clients, held_out_RH: Array) -> dict[str, Array]:
-    """Compute the scores of attackers and held-out clients that the run has, by name, each of shape (R,)."""
+    """Compute the scores of attackers and held-out clients that the run has, by name, each of shape (R,).
+
+    Those of moved clients need all rounds at once: `score_drift`.
+    """
     scores: dict[str, Array] = compute_scores(HELD_OUT, held_out_RH) if held_out_RH.size else {}
     return scores | (compute_scores(FAULTS, clients) if ATTACKER in clients else {})
 
@@ -127,15 +134,15 @@ def compare_groups(labels_RK: ArrayLike, truth_RK: ArrayLike) -> Array:
     """
     labels_RK, truth_RK = np.asarray(labels_RK), np.asarray(truth_RK)
     sits_RK = np.full(labels_RK.shape, np.nan)
-    for at, client in np.argwhere(truth_RK != truth_RK[0]):
+    for row, client in np.argwhere(truth_RK != truth_RK[0]):
         # The client itself is always in its own cluster, and would count for its new group.
         others_K = np.arange(labels_RK.shape[1]) != client
-        cluster_mates_K = labels_RK[at] == labels_RK[at, client]
-        groups = [truth_RK[at, client], truth_RK[0, client]]
-        members = [cluster_mates_K[others_K & (truth_RK[at] == group)] for group in groups]
+        cluster_mates_K = labels_RK[row] == labels_RK[row, client]
+        groups = [truth_RK[row, client], truth_RK[0, client]]
+        members = [cluster_mates_K[others_K & (truth_RK[row] == group)] for group in groups]
         new, old = (flags.mean() if len(flags) else 0.0 for flags in members)
         # Strictly more: one cluster for all holds every client of both groups, and has found nothing.
-        sits_RK[at, client] = float(new > old)
+        sits_RK[row, client] = float(new > old)
     return sits_RK
 
 

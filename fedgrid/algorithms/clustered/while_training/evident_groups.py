@@ -16,7 +16,7 @@ so far has sent two updates, and every two of them have shared a round, or both 
 client. Clients that come after the clustering are placed as after any other split
 (`algorithms.clustering.latecomers`).
 
-Shapes: K clients of the federation, M of them seen so far.
+Shapes: K clients of the federation, M of them seen so far, E of these examined: not set aside.
 """
 
 from collections.abc import Sequence
@@ -58,8 +58,8 @@ class EvidentGroupsSettings(FedOptSettings):
     """Settings of the test: how evident groups must be, and how long they are searched for."""
 
     evidence: Annotated[float, Field(gt=0)] = 6.0
-    """Least score of groups: standard deviations by which they are tighter than those of rotated clients,
-    over the square root of the number of groups less one."""
+    """Least score of G groups: D / sqrt(G - 1), where D counts the standard deviations by which they are
+    tighter than groups of rotated clients."""
     window: Annotated[int, Field(ge=2)] = 8
     """Rounds in which groups are tested, counted where each client seen so far has sent two updates. Each is
     a further chance to be misled, so more rounds cut up more federations without groups."""
@@ -77,7 +77,7 @@ class GroupEvidence:
     """Group of each client before outliers were moved, int64, shape (K,); -1 for clients that were not
     examined."""
     outliers: tuple[int, ...]
-    """Ids of clients that are like no others, ascending."""
+    """Ids of clients that this round shows to be like no others, ascending."""
     score: float
     """Evidence of the groups; 0 if they differ from those of the round before, or have no score."""
     silhouette: float | None
@@ -85,7 +85,7 @@ class GroupEvidence:
 
     @property
     def score_in_deviations(self) -> float:
-        """The score in standard deviations, without its root: by it the two kinds are compared."""
+        """D, in standard deviations: the score times sqrt(G - 1). By it the two kinds are compared."""
         return self.score * float(np.sqrt(self.labels_K.max()))
 
 
@@ -95,7 +95,7 @@ class EvidentGroups(FedOpt):
     Degenerate cases:
 
     - A client that has sent nothing but zeros or unusable updates waits like one that was never seen.
-    - Once `window` rounds have passed without evidence, it is FedOpt to the end.
+    - Once groups have been tested in `window` rounds without a split, it is FedOpt to the end.
     - Two groups that share classes, with few images a client, are mostly not found.
     - A client that is like no others is named in a warning. It stays in the cluster with all others, or, once
       there are groups, in that of the nearest one.
@@ -107,13 +107,14 @@ class EvidentGroups(FedOpt):
 
     Memory: Until the clustering or the window's end, for each kind of distances: their sums over the rounds
     in which a pair sent updates (float64, shape (K, K)), and the groups of the round before (int64, shape
-    (K,), -1 for clients not seen yet). Beside these `rounds_met_KK`, `tested_rounds` and `odd_K`.
+    (K,), -1 for clients not seen yet). And `rounds_met_KK`, the rounds in which each pair sent updates,
+    `tested_rounds` and `odd_K`.
     """
 
     settings: EvidentGroupsSettings
 
     def start_order_key(self) -> tuple[float, ...]:
-        """Deviate from FedAvg in round 2 at the earliest: two rounds must agree."""
+        """Deviate from FedAvg in round 2, counted from 1, at the earliest: two rounds must agree."""
         return (2.0, 0.0)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
@@ -136,6 +137,7 @@ class EvidentGroups(FedOpt):
             rng: draws starts of k-means and rotations.
         """
         part = select_moving(updates)
+        # The arrays are dropped when the search is over: after the split, or after the window.
         if NUM_TESTED_ROUNDS not in state.arrays or not part.clients:
             return state, Diagnostics()
         # 1. Add this round to the sums, even if nothing can be decided yet.
@@ -170,12 +172,13 @@ class EvidentGroups(FedOpt):
 
     def _examine_groups(self, state: State, kind: str, clients: Sequence[int], rng: Rng) -> GroupEvidence:
         """Examine the groups that one kind of distances shows, and score them."""
-        # Cosine distances are half the squared distances of directions, which is what Ward's tree takes.
+        # Ward's tree takes squared distances. Between directions of length 1 these are twice the cosine
+        # distances; the factor does not matter to the tree.
         squares_MM = estimate_distances(state, clients, _sums_name(kind))
         examined = np.flatnonzero(~_read_outliers(state)[list(clients)])
-        among_MM = squares_MM[np.ix_(examined, examined)]
-        cut = ward.find_groups(among_MM, self.settings.restarts, rng)
-        odd = ward.find_outliers(among_MM, cut)
+        squares_EE = squares_MM[np.ix_(examined, examined)]
+        cut = ward.find_groups(squares_EE, self.settings.restarts, rng)
+        odd = ward.find_outliers(squares_EE, cut)
         # A group is either all outliers or none: `find_outliers` judges groups as a whole.
         groups = [examined[group].tolist() for group in cut if group[0] not in odd]
         # Everybody ends in a group, outliers too: each client has to be served by some cluster.
@@ -184,13 +187,13 @@ class EvidentGroups(FedOpt):
         found_K = number_groups([ids[examined[group]].tolist() for group in cut], len(state.labels_K))
         is_same = np.array_equal(found_K, state.arrays[_labels_name(kind)])
         # Scoring takes most of the time, so groups that have just changed are not scored.
-        score = ward.score_evidence(among_MM, cut, rng) if is_same else None
+        score = ward.score_evidence(squares_EE, cut, rng) if is_same else None
         return GroupEvidence(
             [ids[cluster].tolist() for cluster in clusters],
             found_K,
             tuple(ids[examined[odd]].tolist()),
             score or 0.0,
-            compute_silhouette(among_MM, cut),
+            compute_silhouette(squares_EE, cut),
         )
 
     def _store_groups(self, state: State, shown: Sequence[GroupEvidence], is_tested: bool) -> State:

@@ -64,9 +64,8 @@ class ModelEntry:
     convolutions, linear layers, BatchNorm and GroupNorm; all else keeps the module's own."""
     module: Callable[[Inputs, int], nn.Module] | None = None
     """Builds a new module from `Inputs` and the number of classes; called like `build_model`. Its first
-    weights are
-    its own: loaded, or drawn from the global generators of torch, NumPy or Python, which are seeded by the
-    run for the call."""
+    weights are its own: loaded, or drawn from the global generators of torch, NumPy or Python, which are
+    seeded by the run for the call."""
     takes: tuple[Kind, ...] = ()
     """Kinds of examples that it can be given; empty: pixels with `build_model`, anything with `module`."""
     minimum_side: int = 1

@@ -1,7 +1,8 @@
 """A client's whole reply on its way to the server: the update, and other arrays that its local rule sends.
 
-What a client keeps to itself, its personal entries, is not sent. A rule's arrays take the uplink's steps like
-an update of their own, except where the uplink only clips, and those that the rule declares `public`.
+Personal entries, which a client keeps to itself, are not sent. A rule's float32 arrays take the uplink's
+steps as the update does, each on its own, with two exceptions: arrays that the rule declares `public`, and
+any array if clipping is the only step. Then the update alone is clipped.
 
 Shapes: P entries of a state vector, of which W are parameters.
 """
@@ -18,7 +19,9 @@ from fedgrid.algorithms.updates.source import UPDATE, Vector
 from fedgrid.engine.federation.uplink.steps import Clip, Noise, SentArray, UplinkStep, send_update
 
 RESIDUAL = "uplink_residual"
-"""Name, in a client's memory, of what `topk` has not sent of its updates yet; of an output with `/NAME`."""
+"""Name, in a client's memory, of what `topk` has not sent of its updates yet; `/NAME` is added for an
+output.
+"""
 
 
 def send_reply(
@@ -39,34 +42,34 @@ def send_reply(
         memory: The client's, with its residuals of earlier rounds.
         uplink: The steps, in their order.
         num_parameters: W.
-        rng_of: Makes the generator of a purpose, for this client and round.
+        make_rng: Makes the generator of a purpose, for this client and round.
 
     Returns:
         What reaches the server, by name: the update as `UPDATE`, and each output.
     """
-    if not (uplink or rule.personal):  # Most runs: no generator is made.
+    if not (uplink or rule.personal):  # Most runs: no generator is made. The old residual stays in memory.
         received = {name: SentArray(array, array.nbytes) for name, array in outputs.items()}
         return {UPDATE: SentArray(update, update.nbytes, residual=memory.get(RESIDUAL)), **received}
     shared = np.ones(len(update), np.bool_)
     for start, stop in rule.personal:
         shared[start:stop] = False
-    count = int(np.count_nonzero(shared[:num_parameters]))
+    num_shared = int(np.count_nonzero(shared[:num_parameters]))
     # Personal entries are cut out before the steps: they would take part in the norm that is clipped, and in
     # the largest entries.
-    own = update[shared] if rule.personal else update
-    sent = send_update(own, uplink, count, make_rng("uplink"), memory.get(RESIDUAL))
+    shared_update = update[shared] if rule.personal else update
+    sent = send_update(shared_update, uplink, num_shared, make_rng("uplink"), memory.get(RESIDUAL))
     if rule.personal:
         padded = np.zeros_like(update)
         padded[shared] = sent.update
         sent = replace(sent, update=padded)
     received = {UPDATE: sent}
     for name, array in outputs.items():
-        if name not in list_covered_outputs(rule, uplink) or not _is_sendable(array, name, uplink):
+        if name not in list_covered_outputs(rule, uplink) or not _can_take_steps(array, name, uplink):
             received[name] = SentArray(array, array.nbytes)
             continue
         rng = make_rng(f"uplink of {name}")
-        sent = send_update(np.ravel(array), uplink, array.size, rng, memory.get(_residual_name(name)))
-        received[name] = replace(sent, update=sent.update.reshape(array.shape))
+        output = send_update(np.ravel(array), uplink, array.size, rng, memory.get(_residual_name(name)))
+        received[name] = replace(output, update=output.update.reshape(array.shape))
     return received
 
 
@@ -83,15 +86,19 @@ def _residual_name(name: str) -> str:
 
 
 def list_covered_outputs(rule: LocalRule, uplink: Sequence[UplinkStep]) -> tuple[str, ...]:
-    """List the names of the rule's arrays that take the uplink's steps."""
-    # A clip alone protects nothing, so the arrays stay as they are.
+    """List the names of the rule's arrays that take the uplink's steps, if they are float32.
+
+    Called for each reply, and by the ledger, which charges them.
+    """
+    # A clip is there to bound what noise must cover, or to limit attackers; without further steps only the
+    # update needs it.
     if all(isinstance(step, Clip) for step in uplink):
         return ()
     return tuple(name for name in rule.outputs if name not in rule.public)
 
 
-def _is_sendable(array: NDArray[Any], name: str, uplink: Sequence[UplinkStep]) -> bool:
-    """Check whether an array can take the steps: only float32 can.
+def _can_take_steps(array: NDArray[Any], name: str, uplink: Sequence[UplinkStep]) -> bool:
+    """Check whether an array can take the steps: only float32 can; others are sent as they are.
 
     Raises:
         ValueError: it cannot, and noise would have to cover it.
