@@ -150,7 +150,7 @@ def _replay_epoch(
     captured: CapturedStep,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Train an epoch as `local.train` does, each step a replay of the graph."""
+    """Train an epoch as `local.train_client` does, each step a replay of the graph."""
     flat.write_vector(start)
     size = len(captured.labels)
     order = torch.from_numpy(rng.permutation(len(labels))).to(labels.device)

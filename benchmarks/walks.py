@@ -10,7 +10,7 @@ from one module to another; a *hop* is a pair of modules with any number of pass
 all of a run, or of many (`WHOLE`), or that is no frozen dataclass.
 
 A *form* is a type whose objects are handed from function to function to carry the value, or what was made of
-it: a class of ours (of an update, those of `OF_AN_UPDATE`), a dict with the value, a row of `clients.parquet`
+it: a class of ours (of an update, those of `UPDATE_FORMS`), a dict with the value, a row of `clients.parquet`
 (of an update), an Arrow table, a text, a number. Lists, and dicts of forms, are none, nor are the parts of a
 form: arrays, one client's `Counts` in a report. The forms of a command are printed in the order in which they
 were first seen, an update's until the row that has its test; each after the first is a *change of form*.

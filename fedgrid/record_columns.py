@@ -52,8 +52,8 @@ def build_schemas(columns: Collection[str] = ()) -> dict[str, pa.Schema]:
     """Build the schema of each of a run's record files.
 
     Args:
-        columns: the run's own (`algorithm_of.own_columns`): words of `RecordColumn.only`, and numbers of a
-            round that an algorithm's entry declares.
+        columns: the run's own (`run_algorithm.list_own_columns`): words of `RecordColumn.only`, and numbers
+            of a round that an algorithm's entry declares.
 
     Returns:
         Name of the file, without its suffix -> its schema.

@@ -1,4 +1,4 @@
-"""The algorithms by name: those that come with the package (`find_built_in_space`), then those of plugins.
+"""The algorithms by name: those that come with the package (`built_in`), then those of plugins.
 
 The registry depends on no algorithm: the package `fedgrid.algorithms` adds its own when it is imported.
 """

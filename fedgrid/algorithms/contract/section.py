@@ -78,7 +78,7 @@ class Section(BaseModel, metaclass=SectionType):
     """Key -> the condition under which it has an effect, in addition to those of the base classes. Other keys
     always have one.
 
-    A new run may not set a key without effect (`runtime.configuration.find_idle_settings`); a stored run may
+    A new run may not set a key without effect (`runtime.configuration.idle_settings`); a stored run may
     have it.
     """
 

@@ -57,7 +57,7 @@ class Layout:
     """
 
     names: tuple[str, ...]
-    """Tensor names as in `torch.nn.SourceModule.state_dict`, in the vector's order."""
+    """Tensor names as in `torch.nn.Module.state_dict`, in the vector's order."""
     shapes: tuple[tuple[int, ...], ...]
     """Shape of each tensor."""
     num_parameters: int

@@ -30,7 +30,7 @@ class Inputs:
     number of classes, see `ModelEntry.module`.
 
     Args:
-        kind: `image_inputs`, `numbers` or `tokens`.
+        kind: `pixels`, `numbers` or `tokens`.
         shape: shape of one example.
         vocabulary: number of different tokens. Default: 0, for pixels and numbers.
         padding: token that fills short texts. Default: None, no padding.
@@ -45,7 +45,7 @@ class Inputs:
     """
 
     kind: Kind
-    """`image_inputs`: float32 in [0, 1]. `numbers`: float32. `tokens`: int64, counted from 0."""
+    """`pixels`: float32 in [0, 1]. `numbers`: float32. `tokens`: int64, counted from 0."""
     shape: tuple[int, ...]
     """Of an image (channels, height, width); of numbers (columns,), or (channels, length) of a series; of
     tokens (length,)."""

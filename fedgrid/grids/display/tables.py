@@ -142,7 +142,7 @@ def _build_section_table(name: str, runs: Sequence[Run], *, uncached: bool) -> T
 def build_summary_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Build a row for each data set, setting and algorithm: number of runs, of exact ones, mean scores.
 
-    A run counts among `expand_groups`, and can be exact, only if its data have several hidden groups. A mean
+    A run counts as one with groups, and can be exact, only if its data have several hidden groups. A mean
     is over the runs that have the score, None if none has it. `spread` has the standard deviations of these
     means over seeds, as in `compute_spread`.
     """

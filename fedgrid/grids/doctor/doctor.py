@@ -90,7 +90,7 @@ def _build_section(describe: Callable[[], DoctorSection]) -> DoctorSection:
 
 
 def _describe_environment() -> DoctorSection:
-    """Describe the variables that matter; `redacted` recognises a secret by its name."""
+    """Describe the variables that matter; `redact_secrets` recognises a secret by its name."""
     names = sorted(name for name in os.environ if name.startswith(VARIABLE_PREFIXES))
     pairs = (redact_secrets(f"{name}={os.environ[name]}").partition("=") for name in names)
     return DoctorSection({name: value for name, _, value in pairs} or {"variables": "none is set"})

@@ -28,7 +28,7 @@ class LaunchEnd:
     files: Sequence[Path] = ()
     """Files of the grid, for the tracker; none by default."""
     counts: Mapping[str, float] = field(default_factory=dict)
-    """Numbers for `Tracker.close_grid`; none by default."""
+    """Numbers for `Tracker.close`; none by default."""
 
 
 class TrackerSession:

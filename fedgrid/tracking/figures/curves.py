@@ -34,7 +34,7 @@ from fedgrid.tracking.scoring.study import Study, require_one_value, stack_by_ro
 
 @dataclass(frozen=True)
 class PanelRow:
-    """A row of panels: a curve of `tracking.scoring.scores.curves`, and the label of its y axis."""
+    """A row of panels: a curve of `tracking.scoring.scores.compute_curves`, and the label of its y axis."""
 
     curve: str
     label: str

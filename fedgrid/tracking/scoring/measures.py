@@ -1,7 +1,7 @@
 """Measures by which runs are compared: a name, the number of a result, and whether more is better.
 
 A measure is declared once. Those in `CLUSTERING` and `PUBLISHED_CLUSTERING` are columns of the table of all
-scenarios; a curve of `tracking.scoring.scores.curves` becomes a measure by `mean_over_rounds` or
+scenarios; a curve of `tracking.scoring.scores.compute_curves` becomes a measure by `mean_over_rounds` or
 `last_round`.
 """
 
@@ -46,7 +46,7 @@ def last_round(name: str, curve: str, *, highest: bool | None = True, digits: in
 
     Args:
         name: heading of the measure's column.
-        curve: of `tracking.scoring.scores.curves`.
+        curve: of `tracking.scoring.scores.compute_curves`.
         highest: whether more of a recorded number is better (default); a declared score says so itself.
         digits: decimal digits in tables, 3 by default.
     """

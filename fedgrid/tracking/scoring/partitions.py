@@ -100,8 +100,12 @@ PARTITION = (
 Of those against the hidden groups 1 is perfect; they are NaN if the split has no groups, as dirichlet."""
 
 
-CLUSTERING_SCORES = ("clustering_round", "last_change_round", "exactly_right")
-"""The scores of `score_clustering`."""
+CLUSTERING_SCORES = {
+    "clustering_round": "First round, from 1, in which the algorithm decided on a partition.",
+    "last_change_round": "Last round in which the partition changed; renamed clusters are no change.",
+    "exactly_right": "Whether the last partition equals the hidden groups; none if there is only one group.",
+}
+"""The scores of `score_clustering`, and what they mean."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,7 @@ def score_clustering(
 ) -> dict[str, int | bool | None]:
     """Find the rounds in which a run has found its partition, and whether this is right.
 
-    `find_clustering_round` is the first round, from 1, in which the algorithm decided on a partition, even an
+    `clustering_round` is the first round, from 1, in which the algorithm decided on a partition, even an
     unchanged one; `last_change_round` the last one in which it changed, renamed clusters being no change.
     `exactly_right` is whether the last partition equals the hidden groups, None if there is but one: nothing
     to find. Before the first round all clients are in one cluster.

@@ -86,7 +86,7 @@ class Study:
 
         Returns:
             The columns are what identifies the run, the grid's further axes, then the scores as in
-                `Run.curves`. A run's row also has `find_clustering_round`, `last_change_round`,
+                `Run.curves`. A run's row also has `clustering_round`, `last_change_round`,
                 `exactly_right`, `worse_than_solo` and `worse_than_fine_tuned`.
         """
         from pandas import DataFrame, concat

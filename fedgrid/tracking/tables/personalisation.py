@@ -151,7 +151,7 @@ def _build_span_columns(curves: Mapping[str, str]) -> Iterator[StudyColumn]:
 
 
 FAIRNESS = {"worst client": "worst_client_accuracy", "Jain": "jain_index", "gap in loss": "learning_gap_loss"}
-"""Heading -> curve of `tracking.scoring.scores.curves`."""
+"""Heading -> curve of `tracking.scoring.scores.compute_curves`."""
 
 
 def build_fairness_table(study: Study) -> Table:

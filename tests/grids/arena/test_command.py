@@ -210,6 +210,13 @@ def test_check_says_how_far_a_result_differs(kept_there, tmp_path):
     assert "0 of 1 results are the kept ones in every digit" in result.out
 
 
+def test_check_trains_and_is_no_dry_run(tmp_path):
+    result = fedgrid(*SMALL, "--check", 1, "--dry-run", "--storage", tmp_path / "runs")
+    assert result.code == 2
+    assert "leave out --dry-run" in result.err
+    assert not (tmp_path / "runs").exists()
+
+
 def test_check_without_a_kept_result_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(stored_results, "FOLDER", tmp_path)
     result = fedgrid(*SMALL, "--check", 2, "--storage", tmp_path / "runs")

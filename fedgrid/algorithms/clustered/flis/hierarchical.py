@@ -4,7 +4,8 @@ Source: Morafah et al. 2022, arXiv:2208.09754, Algorithm 3. In round 1 every cli
 initial model; the server clusters the clients by 1 - similarity of their models' predictions. All clusters
 start from the initial model and train apart, each round with the clients that are sampled: of round 1's
 updates only theirs are averaged. The paper names no linkage and no threshold. `ward5` is what a routine that
-is commented out in the released code does, `neighbours` what that code runs: `clustered.flis.lists`.
+is commented out in the released code does, `neighbours` what that code runs:
+`clustered.flis.neighbour_lists`.
 
 A client that has not been seen yet *waits*: it is in a cluster by itself with the others that wait, trains
 the initial model once, and joins the cluster whose members' predictions agree most with its own on average.

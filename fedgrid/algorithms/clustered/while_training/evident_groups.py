@@ -4,9 +4,9 @@ Ours. In every round before the clustering the clients are compared in two ways:
 their updates as they are, and of standardised ones, each averaged over the rounds so far. In both, Ward's
 tree says how many groups there are, and k-means at that number who is in them (`algorithms.clustering.ward`).
 Groups become the clusters in the first round in which they are those of the round before and evident: tighter
-than those of rotated clients (`algorithms.clustering.ward.score`). One client is no group: if all that is
-evident are clients that are like no others, these are set aside, and groups are searched for among the rest
-(`algorithms.clustering.ward.find_outliers`). docs/our-algorithm.md says why, and where it fails.
+than those of rotated clients (`algorithms.clustering.ward.score_evidence`). One client is no group: if all
+that is evident are clients that are like no others, these are set aside, and groups are searched for among
+the rest (`algorithms.clustering.ward.find_outliers`). docs/our-algorithm.md says why, and where it fails.
 
 By default each client fine-tunes the model that it is served (`fine_tune`): clients may differ without groups
 to find, and then neither one model nor a cluster's serves them well.

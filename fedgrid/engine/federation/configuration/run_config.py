@@ -44,7 +44,7 @@ class AlgorithmSection(Section):
     algorithm.
 
     The settings stay as JSON, because a stored run may be of a plugin that is not loaded;
-    `runtime.plugins.build_algorithm` builds the algorithm.
+    `runtime.plugins.run_algorithm` builds the algorithm.
 
     Args:
         name: a name of `fedgrid list algorithms`; every other key is a setting.

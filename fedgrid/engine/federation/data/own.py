@@ -74,8 +74,8 @@ class OwnDataset:
     def entry(self) -> Dataset:
         """Build the registry's entry.
 
-        `runtime.data.datasets.find` fills in what is known only after reading. Called by fedgrid as the
-        plugin is loaded.
+        `runtime.data.datasets.find_dataset` fills in what is known only after reading. Called by fedgrid as
+        the plugin is loaded.
         """
         return Dataset(
             self.name,

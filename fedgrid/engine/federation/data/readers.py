@@ -1,7 +1,7 @@
 """Readers of the published data sets' files, each of which returns (pool, server's test set), and downloads.
 
 The data folder never holds incomplete files. A reader raises a DataError for a file that is missing or
-damaged. `datasets.load` checks that the images are the expected ones.
+damaged. `datasets.load_dataset` checks that the images are the expected ones.
 
 Shapes: N images.
 """

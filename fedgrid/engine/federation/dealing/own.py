@@ -97,7 +97,7 @@ class OwnKind(SplitKind):
     def deal_images(
         self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs
     ) -> Partition:
-        """Call the plugin's `deal_images`, and check what it returns."""
+        """Call the plugin's `deal`, and check what it returns."""
         rule = self.rule(**{name: getattr(split, name) for name in self.fields if hasattr(split, name)})
         place, num_clients = find_plugin_file(self.rule, "deal"), scenario.num_clients
         try:

@@ -1,6 +1,6 @@
 """The models that a run can train: one entry each.
 
-Commands that only need the names do not import torch, which takes seconds: an entry's `build_model` imports
+Commands that only need the names do not import torch, which takes seconds: an entry's `build` imports
 it.
 """
 
@@ -25,7 +25,7 @@ INPUT = "input"
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """A model of the registry, of the package or of a plugin's `MODELS`: it has either `build_model` or
+    """A model of the registry, of the package or of a plugin's `MODELS`: it has either `build` or
     `module`.
 
     Args:
@@ -34,7 +34,7 @@ class ModelEntry:
         source: where the architecture comes from.
         build: builds the module for images. Default: none.
         module: builds the module for any kind of examples. Default: none.
-        takes: kinds of examples that it can be given. Default: pixels with `build_model`, all with `module`.
+        takes: kinds of examples that it can be given. Default: pixels with `build`, all with `module`.
         minimum_side: least height and width of an image. Default: 1.
         parameters: numbers of parameters, for listings. Default: none.
         saliency_layer: layer that Grad-CAM explains. Default: not known.
@@ -63,11 +63,11 @@ class ModelEntry:
     process that trains or tests, and before the run to read the layout. Fedgrid draws the first weights of
     convolutions, linear layers, BatchNorm and GroupNorm; all else keeps the module's own."""
     module: Callable[[Inputs, int], nn.Module] | None = None
-    """Builds a new module from `Inputs` and the number of classes; called like `build_model`. Its first
+    """Builds a new module from `Inputs` and the number of classes; called like `build`. Its first
     weights are its own: loaded, or drawn from the global generators of torch, NumPy or Python, which are
     seeded by the run for the call."""
     takes: tuple[Kind, ...] = ()
-    """Kinds of examples that it can be given; empty: pixels with `build_model`, anything with `module`."""
+    """Kinds of examples that it can be given; empty: pixels with `build`, anything with `module`."""
     minimum_side: int = 1
     """Least height and width of an image, in pixels."""
     # Not hashed, as a dict has no hash, and entries are keys of caches.
@@ -87,7 +87,7 @@ class ModelEntry:
 
     @property
     def function(self) -> Callable[..., nn.Module]:
-        """The one of `build_model` and `module` that the entry has."""
+        """The one of `build` and `module` that the entry has."""
         function = self.build or self.module
         assert function is not None, "checked as a plugin is loaded"
         return function

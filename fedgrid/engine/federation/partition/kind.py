@@ -33,7 +33,7 @@ classes)."""
 class ImagePool:
     """The images that are split among the clients, as positions: what a kind of split sees of them.
 
-    Built by fedgrid and passed to `OwnSplit.deal_images`.
+    Built by fedgrid and passed to `OwnSplit.deal`.
 
     Args:
         positions_L: positions of each class.

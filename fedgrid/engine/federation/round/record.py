@@ -272,7 +272,7 @@ def _find_excluded(reports: Sequence[TrainReport]) -> list[int]:
 
 
 def _name_parts(federation: Federation, plan: Plan, reports: Sequence[TrainReport]) -> dict[int, str]:
-    """Name each client's part in the round, one of `record_columns.PARTS`."""
+    """Name each client's part in the round, one of `record_names.PARTS`."""
     # Later lines are narrower and win: present, ordered, able to pay, replied.
     parts = dict.fromkeys(plan.attendance.present, "not asked")
     parts |= {order.client: "spent" for order in plan.orders_before_budget}

@@ -39,7 +39,7 @@ def convert_to_inputs(images: Tensor) -> Tensor:
 def set_mode(module: nn.Module, *, training: bool) -> None:
     """Put all parts of the module into training or evaluation mode, whatever mode each is in.
 
-    As `nn.SourceModule.train` does, but without torch's checks of each attribute that is set. A model, or a
+    As `nn.Module.train` does, but without torch's checks of each attribute that is set. A model, or a
     part of it, may have a `train` of its own, which is called; scripted ones have the attribute elsewhere.
     """
     parts = list(module.modules())

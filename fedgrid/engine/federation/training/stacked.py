@@ -50,9 +50,9 @@ class Member:
     labels: Tensor
     """As `ImageSet.labels`, shape (images,)."""
     rng: np.random.Generator
-    """As in `local.train`, which draws the same batches from it."""
+    """As in `local.train_client`, which draws the same batches from it."""
     memory: Arrays = field(default_factory=dict)
-    """As in `local.train`."""
+    """As in `local.train_client`."""
 
 
 class Stack:
@@ -111,7 +111,7 @@ class Stack:
 
     def compute_gradient(self, loss: Tensor) -> Tensor:
         """Compute the gradient of a scalar with respect to `weights`, shape (S, W)."""
-        # A parameter that the loss does not reach has a gradient of zero, as in `local.train`.
+        # A parameter that the loss does not reach has a gradient of zero, as in `local.train_client`.
         parts = torch.autograd.grad(loss, list(self._parameters.values()), materialize_grads=True)
         return torch.cat([part.reshape(self.num_slots, -1) for part in parts], 1)
 
@@ -130,7 +130,7 @@ class Stack:
 def train_together(
     stack: Stack, members: Mapping[int, Member], training: LocalTraining
 ) -> dict[int, LocalResult]:
-    """Train several clients at once, each as `local.train` does without a rule.
+    """Train several clients at once, each as `local.train_client` does without a rule.
 
     Args:
         stack: the workspace; its former content is overwritten.
@@ -151,8 +151,8 @@ def train_together(
         slot: member.memory[OPTIMIZER] for slot, member in members.items() if OPTIMIZER in member.memory
     }
     optimizer = STACKED_OPTIMIZERS[training.optimizer](stack.weights, training, memories)
-    # The first child of the generator, as in `local.train`, which spawns a second one for what a model draws
-    # itself.
+    # The first child of the generator, as in `local.train_client`, which spawns a second one for what a model
+    # draws itself.
     moves = {slot: member.rng.spawn(1)[0] for slot, member in members.items()}
     # Whole batches, so that every batch has one shape; what is missing is masked.
     num_images = -(-max(used.values(), default=0) // size) * size
@@ -225,7 +225,7 @@ def _draw_orders(
         count = len(member.labels)
         places = torch.from_numpy(member.rng.permutation(count)).to(device, non_blocking=True)
         drawn = draw_moves(count, training.augment, moves[slot], device)
-        # Drawn for all images, then cut: the same numbers are drawn as by `local.train`.
+        # Drawn for all images, then cut: the same numbers are drawn as by `local.train_client`.
         orders[slot] = _EpochOrder(places, drawn).select_part(slice(used[slot]))
     return orders
 

@@ -1,6 +1,6 @@
 """The privacy that the clients of a run spend in one round, and what they can still pay for.
 
-With a budget (`privacy.compute_epsilon`) a client whose epsilon would rise above it sends nothing any more.
+With a budget (`privacy.epsilon`) a client whose epsilon would rise above it sends nothing any more.
 Each client has its own, so a newcomer begins with all of it. A run goes on until its last round: once no
 client can pay, its models stay as they are. What a round costs is known before it, since clients add the
 noise themselves.

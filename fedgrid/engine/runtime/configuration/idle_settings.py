@@ -85,7 +85,7 @@ def check_keys(config: RunConfig, dataset: Dataset, searched: Collection[str] = 
 
 
 def _check_split(config: RunConfig, dataset: Dataset) -> None:
-    """Check that every key of the split acts, or is at the kind's default; `kinds.check` refuses less.
+    """Check that every key of the split acts, or is at the kind's default; `kinds.check_split` refuses less.
 
     Raises:
         ConfigError: one has no effect.

@@ -1,6 +1,6 @@
 """Files that list which client holds what, csv or Parquet: how they are read, and how a run names them.
 
-The columns are `client` and, if the file has them, `group`, `part` and `example` (`assign` of
+The columns are `client` and, if the file has them, `group`, `part` and `example` (`assign_rows` of
 `federation.data.partition` says what they mean). As with the user's own images a run has a file by short name
 and content: `partition:mine.csv@3f2a91c0d4e5`.
 """

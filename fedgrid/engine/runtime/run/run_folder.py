@@ -2,7 +2,7 @@
 
 The order of its writes is what makes a crash harmless. New files get names that no manifest lists, and are
 flushed; then the manifest is replaced; then files go that neither it nor the one before it needs. At a URI
-files are sent in the same order. How it is read meanwhile: `fedgrid.load_manifest`.
+files are sent in the same order. How it is read meanwhile: `fedgrid.manifest`.
 
 Nothing damaged is deleted: it is moved into a folder `damaged-<number>` of the run's folder. A file of
 another version is refused, and nothing is changed.

@@ -36,7 +36,7 @@ _MISSPELT_URI = re.compile(r"(s3a?|gc?s|hdfs|abfss?|az|file|https?)(?::/?|//)(?!
 _DATABASE = re.compile(r"(sqlite|postgresql|mysql|mssql)\b[+\w]*:", re.IGNORECASE)
 """An MLflow store, which users give in place of a folder."""
 OWN = re.compile(r"grids|cache|drivers|encoders|tensorboard|storage\.json|.+-[0-9a-f]{12}", re.DOTALL)
-"""Names that belong to a storage: its folders, and those of its runs (`run_folder.folder_of`)."""
+"""Names that belong to a storage: its folders, and those of its runs (`run_folder.build_folder_path`)."""
 PULLS = 10
 """How often a run is fetched again whose manifest changes meanwhile: once a second at most."""
 GIVE_UP_AFTER = 300.0

@@ -23,7 +23,8 @@ from fedgrid.grids.search.definition import DEFAULTS as SEARCH_DEFAULTS
 from fedgrid.grids.search.definition import OWN_KEYS
 from fedgrid.record_columns import EVERY_COLUMN
 from fedgrid.tracking.scoring.client_scores import HARM, ONLY_CURVES, PREDICTED, PROBABILITIES
-from fedgrid.tracking.scoring.disturbances import HELD_OUT
+from fedgrid.tracking.scoring.disturbances import DRIFT, FAULTS, HELD_OUT
+from fedgrid.tracking.scoring.partitions import CLUSTERING_SCORES
 from fedgrid.tracking.scoring.scores import ROUND_SCORES
 from fedgrid.tracking.scoring.selection import format_value
 
@@ -137,8 +138,9 @@ def recorded_numbers() -> dict[str, str]:
 def computed_scores() -> dict[str, str]:
     """Return name -> meaning of the scores that are computed from the records."""
     recorded = recorded_numbers()
-    every = (*ROUND_SCORES, *PROBABILITIES, *PREDICTED, *ONLY_CURVES, *HELD_OUT, *HARM)
-    return {score.name: score.meaning for score in every if score.name not in recorded}
+    every = (*ROUND_SCORES, *PROBABILITIES, *PREDICTED, *ONLY_CURVES, *FAULTS, *DRIFT, *HELD_OUT, *HARM)
+    by_round = {score.name: score.meaning for score in every if score.name not in recorded}
+    return {**by_round, **CLUSTERING_SCORES}
 
 
 def command_rows(group: Any, prefix: str = "") -> Iterator[CommandRow]:

@@ -1,4 +1,4 @@
-"""Options that several commands share, each declared once; groups of them, for `expand_groups`."""
+"""Options that several commands share, each declared once, alone or in groups (`expand_groups`)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,9 +146,7 @@ class ScenarioOptions:
         ),
     ] = None
     clients: Annotated[int | None, typer.Option(help="Number of federated clients.")] = None
-    seed: Annotated[
-        int | None, typer.Option(help="Seed of everything random in the run; several: --seeds 0..4.")
-    ] = None
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random in the run.")] = None
 
     def build_axes(self, **others: Any) -> dict[str, Any]:
         """Build the axes that the command line sets: the scenario's, and `others`, split at commas."""

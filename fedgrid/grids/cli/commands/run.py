@@ -353,6 +353,8 @@ def arena(
     # Checks the trackers' names, also if nothing is left to run.
     Trackers(TrackedGrid(definition.name, launcher.storage), warn, options.trackers)
     results = read_results()
+    if check is not None and dry_run:
+        raise ConfigError("--check trains the runs that it compares: leave out --dry-run")
     if check is not None:
         exit_with(run_check(definition, results, check, launcher))
     if dry_run:

@@ -72,7 +72,7 @@ class MlflowTracker(Tracker):
         self._points: list[Any] = []
         """Metrics of rounds that are not logged yet, all of the run `_points_run_id`."""
         self._points_run_id = ""
-        """MLflow's id of the run that has the `_collect_points`."""
+        """MLflow's id of the run that has the `_points`."""
         self._figures: list[Path] = []
         """Figures of the run that is ending, for its description."""
 

@@ -1,6 +1,6 @@
 """The claims of FLIS (Morafah et al. 2022), sections 1 and 3.
 
-Accuracy is the paper's (`papers.flis.tables.accuracy`): of each client's last local model, and of the
+Accuracy is the paper's (`papers.flis.tables.read_accuracy`): of each client's last local model, and of the
 global model where there is only one (FedAvg, FedProx, FedNova, SCAFFOLD; Per-FedAvg's after adaptation).
 """
 
