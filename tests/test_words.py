@@ -58,8 +58,11 @@ NAMES_THAT_STAY = {
     "told": "a column of the arena's outcomes, and a field of a plugin's AlgorithmEntry",
     "of": "a hook of a plugin's Aggregator",
 }
+# Code, links, and texts that are stored: an algorithm's title, a part of the records, headings of tables.
 CODE = re.compile(
-    r"```.*?```|``[^`]+``|`[^`\n]+`|<!--.*?-->|\]\([^)]*\)|[Ww]ard[- ]told( k)?|\"not asked\"", re.DOTALL
+    r"```.*?```|``[^`]+``|`[^`\n]+`|<!--.*?-->|\]\([^)]*\)"
+    r"|[Ww]ard[- ]told( k)?|\"not asked\"|\"asked, last \d+\"",
+    re.DOTALL,
 )
 
 

@@ -1,3 +1,1 @@
-"""Scores: numbers computed from a run's records (`scores`), runs and studies that hold them, tests over
-them.
-"""
+"""Scores computed from a run's records, the runs and studies that hold them, and tests over them."""

@@ -121,8 +121,8 @@ class Run:
     round_R: Array = field(default_factory=partial(np.empty, 0), compare=False)
     """Numbers of the rounds of a finished run; like all fields below empty for other runs."""
     curves: Mapping[str, Array] = field(default_factory=dict, compare=False)
-    """Name -> score of each round, shape (R,), NaN in rounds without it (`scoring.scores.compute_curves`). A name
-    that is no score's is a `KeyError`."""
+    """Name -> score of each round, shape (R,), NaN in rounds without it (`scoring.scores.compute_curves`).
+    A name that is no score's is a `KeyError`."""
     labels_RK: Array = field(default_factory=partial(np.empty, 0), compare=False)
     """The cluster of each client in each round."""
     accuracy_RK: Array = field(default_factory=partial(np.empty, 0), compare=False)

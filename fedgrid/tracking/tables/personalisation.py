@@ -187,8 +187,8 @@ DEFINITIONS: Mapping[str, tuple[Measure, ...]] = {
     "FLIS": (last_round("last local model", "last_local_accuracy"),),
     # The paper averages over 5 rounds on MNIST and CIFAR-10, and over 20 on FEMNIST.
     "Prigent": (
-        mean_over_rounds("sampled, last 5", "asked_accuracy", last=5),
-        mean_over_rounds("sampled, last 20", "asked_accuracy", last=20),
+        mean_over_rounds("asked, last 5", "asked_accuracy", last=5),
+        mean_over_rounds("asked, last 20", "asked_accuracy", last=20),
     ),
     "Bettinelli": (
         last_round("communities", "generalised_accuracy"),
