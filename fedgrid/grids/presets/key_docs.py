@@ -88,7 +88,10 @@ def list_settings(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, 
     for key in sorted(properties, key=lambda key: key not in inspect.get_annotations(kind)):
         value = getattr(settings, key, None)
         if isinstance(value, BaseModel):
-            yield from list_settings(value, f"{prefix}{key}.")
+            rows = list(list_settings(value, f"{prefix}{key}."))
+            # A choice without keys of its own, such as the aggregator, is given by its name.
+            name = str(getattr(value, "name", ""))
+            yield from rows or [(f"{prefix}{key}", name, "a name", meanings.get(key, ""))]
         elif "const" not in properties[key]:
             default = format_value(to_jsonable_python(value)) if hasattr(settings, key) else "needed"
             yield f"{prefix}{key}", default, describe_schema(properties[key]), meanings.get(key, "")

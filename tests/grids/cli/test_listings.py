@@ -78,3 +78,8 @@ def test_groups_without_a_client_are_said_and_the_others_have_their_names(folder
 @pytest.mark.parametrize("name", list(ALGORITHMS))
 def test_every_setting_of_an_algorithm_has_a_meaning(name):
     assert [row for row in list_settings(ALGORITHMS[name].settings) if not row[3]] == []
+
+
+def test_choice_without_keys_is_a_setting_too():
+    rows = {key: default for key, default, *_ in list_settings(ALGORITHMS["fedavg"].settings)}
+    assert rows["aggregate"] == "mean"
