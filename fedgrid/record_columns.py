@@ -240,7 +240,9 @@ CLIENTS = (
     _float_column(
         "test_mean", "Mean of the numbers to predict in its test set, standardised.", only="target"
     ),
-    _float_column("test_square", "Mean of the squares of these.", 0, only="target"),
+    _float_column(
+        "test_square", "Mean of the squares of the numbers to predict in its test set.", 0, only="target"
+    ),
     RecordColumn(
         "members",
         pa.list_(pa.int32()),
@@ -253,7 +255,7 @@ CLIENTS = (
     _float_column("epsilon", "Its epsilon so far, at `privacy.delta`.", infinite=True, only="epsilon"),
     _float_column(
         "cluster_epsilon",
-        "The same of all present members of its cluster as one, whose data change together.",
+        "Epsilon of all present members of its cluster as one, whose data change together.",
         infinite=True,
         only="epsilon",
     ),
@@ -264,13 +266,13 @@ CLIENTS = (
 TIMINGS = (
     ROUND,
     _seconds_column("seconds", "Wall-clock time of the round, without `waited_seconds`.", required=True),
-    _seconds_column("train_seconds", "Of these, the clients' training."),
-    _seconds_column("cluster_seconds", "Of these, the algorithm's step: clustering, averaging."),
-    _seconds_column("evaluate_seconds", "Of these, the tests of the models after the round."),
+    _seconds_column("train_seconds", "Part of `seconds`: the clients' training."),
+    _seconds_column("cluster_seconds", "Part of `seconds`: the algorithm's step."),
+    _seconds_column("evaluate_seconds", "Part of `seconds`: the tests of the models after the round."),
     RecordColumn(
         "slowest_client", pa.int32(), "The client whose training and tests took longest.", 0, LARGEST_COUNT
     ),
-    _seconds_column("slowest_client_seconds", "How long they took."),
+    _seconds_column("slowest_client_seconds", "Seconds that training and tests of `slowest_client` took."),
     _float_column(
         "peak_memory_mb",
         "Sum over the server's and the clients' processes of the peak of each since it started.",

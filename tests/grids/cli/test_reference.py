@@ -62,3 +62,7 @@ def test_unknown_name_is_refused_with_the_command_that_lists_all(kind: str) -> N
     assert refused.code == 2
     assert "no-such-name" in refused.err
     assert f"fedgrid list {kind}" in refused.err
+
+
+def test_nearest_key_is_suggested() -> None:
+    assert "did you mean 'training.rounds'?" in fedgrid("list", "keys", "training.round").err

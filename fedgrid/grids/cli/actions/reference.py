@@ -9,7 +9,7 @@ from pydantic_core import PydanticUndefined, to_jsonable_python
 from rich.console import Console
 
 from fedgrid.engine.federation.configuration.run_config import PLUGINS_KEY, Move, RunConfig
-from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.errors import ConfigError, suggest_name
 from fedgrid.engine.federation.record_names import COUNTS, MESSAGE
 from fedgrid.engine.federation.training.settings import Schedule
 from fedgrid.engine.federation.uplink.steps import STEPS
@@ -64,11 +64,14 @@ def print_keys(name: str | None, as_json: bool, console: Console) -> None:
     Raises:
         ConfigError: there is no such key or section.
     """
+    every = key_sections()
     chosen = {
         section: [row for row in rows if name in (None, section) or _is_within(row.key, name)]
-        for section, rows in key_sections().items()
+        for section, rows in every.items()
     }
-    _print_rows("key", name, {section: rows for section, rows in chosen.items() if rows}, as_json, console)
+    choices = [*every, *(row.key for rows in every.values() for row in rows)]
+    chosen = {section: rows for section, rows in chosen.items() if rows}
+    _print_rows("key", name, choices, chosen, as_json, console)
     if not as_json:
         console.print("\nSettings of an algorithm: fedgrid list algorithms NAME")
 
@@ -80,10 +83,12 @@ def print_columns(name: str | None, as_json: bool, console: Console) -> None:
         ConfigError: there is no such column, score or file.
     """
     sections: dict[str, list[ColumnRow]] = {}
-    for row in column_rows():
+    every = list(column_rows())
+    for row in every:
         if name in (None, row.name, row.file, row.file.partition(".")[0]):
             sections.setdefault(row.file, []).append(row)
-    _print_rows("column", name, sections, as_json, console)
+    choices = [row.name for row in every]
+    _print_rows("column", name, choices, sections, as_json, console)
 
 
 def print_commands(name: str | None, group: Any, as_json: bool, console: Console) -> None:
@@ -92,8 +97,10 @@ def print_commands(name: str | None, group: Any, as_json: bool, console: Console
     Raises:
         ConfigError: there is no such command.
     """
-    rows = [row for row in command_rows(group) if name is None or _is_within(row.command, name, " ")]
-    _print_rows("command", name, {"": rows} if rows else {}, as_json, console)
+    every = list(command_rows(group))
+    rows = [row for row in every if name is None or _is_within(row.command, name, " ")]
+    choices = [row.command for row in every]
+    _print_rows("command", name, choices, {"": rows} if rows else {}, as_json, console)
     if not as_json:
         console.print("\nOptions of one: fedgrid COMMAND --help")
 
@@ -186,13 +193,19 @@ def _file_rows(keys: Iterable[str], defaults: Mapping[str, object]) -> Iterator[
 def _print_rows(
     kind: str,
     name: str | None,
+    choices: Iterable[str],
     sections: Mapping[str, Sequence[KeyRow | ColumnRow | CommandRow]],
     as_json: bool,
     console: Console,
 ) -> None:
-    """Print the rows of each section below its heading; a single section has none."""
+    """Print the rows of each section below its heading; a single section has none.
+
+    Raises:
+        ConfigError: there are none; names the nearest of `choices`.
+    """
     if not sections:
-        raise ConfigError(f"unknown {kind} '{name}'; fedgrid list {kind}s shows all")
+        suggestion = suggest_name(str(name), choices)
+        raise ConfigError(f"unknown {kind} '{name}'; {suggestion}fedgrid list {kind}s shows all")
     rows = [row for of_section in sections.values() for row in of_section]
     if as_json:
         print(json.dumps([row._asdict() for row in rows], indent=2))

@@ -92,7 +92,7 @@ def ui(
         int, typer.Option(min=1, max=65535, help="Port on this machine's loopback address.")
     ] = 5000,
 ) -> None:
-    """Open the MLflow UI on the run store, on this machine only."""
+    """Open the MLflow UI on the runs of a storage, on this machine only."""
     from fedgrid.grids.cli.actions.ui import serve_ui
 
     serve_ui(grid, open_storage(storage), port, create_console())
