@@ -58,10 +58,10 @@ NAMES_THAT_STAY = {
     "told": "a column of the arena's outcomes, and a field of a plugin's AlgorithmEntry",
     "of": "a hook of a plugin's Aggregator",
 }
-# Code, links, and texts that are stored: an algorithm's title, a part of the records, headings of tables.
+# Code, links, the argument `told`, and stored texts: an algorithm's title, a part of the records, headings.
 CODE = re.compile(
     r"```.*?```|``[^`]+``|`[^`\n]+`|<!--.*?-->|\]\([^)]*\)"
-    r"|[Ww]ard[- ]told( k)?|\"not asked\"|\"asked, last \d+\"",
+    r"|[Ww]ard[- ]told( k)?|\btold: |\"not asked\"|\"asked, last \d+\"",
     re.DOTALL,
 )
 

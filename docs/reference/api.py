@@ -134,6 +134,12 @@ def _signature(thing: griffe.Function) -> str:
     return f"def {thing.name}(\n{lines}\n) -> {thing.returns}"
 
 
+def _are_documented_fields(thing: griffe.Object, names: Sequence[str]) -> bool:
+    """Check whether these arguments are fields of a class that have docstrings of their own."""
+    members = thing.members if isinstance(thing, griffe.Class) else {}
+    return bool(names) and all(name in members and members[name].has_docstring for name in names)
+
+
 def _text(thing: griffe.Object) -> Iterator[str]:
     """Yield the parts of a docstring: its text, arguments, fields, what it returns and raises, examples."""
     kinds = griffe.DocstringSectionKind
@@ -141,6 +147,8 @@ def _text(thing: griffe.Object) -> Iterator[str]:
         if section.kind is kinds.text:
             yield section.value
         elif section.kind in (kinds.parameters, kinds.attributes):
+            if _are_documented_fields(thing, [item.name for item in section.value]):
+                continue  # The page has them below, in full.
             yield _items((f"`{item.name}`", item.description) for item in section.value)
         elif section.kind is kinds.examples:
             yield from (_example(text) if kind is kinds.examples else text for kind, text in section.value)

@@ -75,6 +75,21 @@ ACTS_WITH: Mapping[str, Condition] = {
 class FedOptSettings(Settings):
     """Settings of every averaging algorithm; the defaults are plain averaging.
 
+    Args:
+        server_optimizer: optimizer by which the server steps along the mean update; `none` steps by it, times
+            the learning rate.
+        server_learning_rate: eta: the step is eta times the optimizer's direction.
+        server_momentum: beta_1, of every optimizer but none.
+        server_beta2: beta_2, of adam and yogi.
+        server_epsilon: tau, of adagrad, adam and yogi: the degree of adaptivity; far larger than in local
+            training.
+        local: local method, by which clients train, for example `{name: fedprox, mu: 0.01}`; None: plain
+            training.
+        fine_tune: steps of the run's optimizer, a batch each, that a client takes on its training images from
+            the model that it is served, before it is tested on its own test images.
+        aggregate: aggregator of the updates of a cluster's clients, or of their models where these are
+            averaged: `mean`, or `median`, of each entry.
+
     Raises:
         ValueError: a key is unknown, or a value is impossible.
 

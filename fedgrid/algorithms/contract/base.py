@@ -36,6 +36,18 @@ class Traits:
     Returned by `Algorithm.traits`. The engine asks no other question about an algorithm: neither its name nor
     its class changes how a round is run.
 
+    Args:
+        sends_updates: whether clients send anything.
+        averages_updates: whether everything that models learn from clients comes from means of updates
+            (`Updates.means`).
+        trains_plainly: whether every order has the plain local rule.
+        by_class: whether the algorithm needs classes, for example because it compares models by predicted
+            classes.
+        columns: columns that records of other algorithms lack: `counts` and `members` if the algorithm fills
+            these fields of `Diagnostics`, and `message` if it has one.
+        packages: distributions that its numbers depend on in addition to those of every run, such as
+            `igraph`.
+
     Example:
         >>> import fedgrid
         >>> fedgrid.FedOpt(fedgrid.FedOptSettings()).traits.averages_updates
@@ -94,6 +106,10 @@ class Settings(Section):
     `algorithm`, and enter the run's id. An unknown key, an impossible value, and a boolean in place of a
     number are refused. A field that names a round is marked with `FirstRound`.
 
+    Args:
+        similarity_over: entries that cosines, norms and distances of updates see: the parameters, or the
+            BatchNorm buffers too (as published).
+
     Raises:
         ValueError: a key is unknown, or a value is impossible.
         TypeError: a value is given without its key.
@@ -119,6 +135,11 @@ class State:
 
     A run is resumed from its `State` alone. The arrays of a state that an algorithm receives are read-only:
     build a new state with `keep`, `without`, `with_rows` or `dataclasses.replace`.
+
+    Args:
+        models: C cluster models, each a float32 vector of shape (P,).
+        labels_K: cluster of each client, 0..C-1, int64, shape (K,).
+        arrays: further arrays of the algorithm by name, of any dtype.
 
     Example:
         >>> import fedgrid
@@ -177,6 +198,21 @@ class Diagnostics:
 
     An algorithm returns it beside its new state. Most fields are columns of `rounds.parquet` or
     `clients.parquet`.
+
+    Args:
+        clustered: whether the algorithm chose a partition in this round, even one that changes nothing.
+        mean_norm: largest norm of a cluster's mean update, if the algorithm uses it (Sattler).
+        max_norm: largest norm of a client's update, if the algorithm uses it (Sattler).
+        silhouette: mean silhouette of this round's clustering, if the algorithm computes it itself.
+        warnings: warnings, one line each, for the run's log; their number is a column of the records.
+        placed: clients that were absent from a clustering and joined a cluster in this round -> the reason
+            for that cluster.
+        counts: number of clients that chose each model, for algorithms whose clients choose among a fixed
+            number of models; the entry's `Traits.columns` names `counts` then.
+        members: client -> the clients whose models its cluster averages, where clusters may overlap;
+            `Traits.columns` names `members` then.
+        metrics: other numbers of the round, by the names that the algorithm's entry declares
+            (`AlgorithmEntry.numbers`).
 
     Example:
         >>> import fedgrid

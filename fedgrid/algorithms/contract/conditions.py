@@ -13,6 +13,14 @@ class Conditions:
 
     The engine builds it and passes it to `Algorithm.problem`.
 
+    Args:
+        num_clients: number of clients of the federation, K.
+        has_reference_images: whether the server has reference images (`split.reference_images`).
+        training: the run's section `training`: value of each key.
+        has_held_out: whether clients are held out of the federation (`held_out`).
+        model: name of the run's model.
+        describe_model: function that returns the next three, as a tuple.
+
     Example:
         >>> import fedgrid
         >>> conditions = fedgrid.Conditions(4, has_reference_images=False, training={"optimizer": "sgd"})

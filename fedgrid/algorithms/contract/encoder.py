@@ -23,6 +23,25 @@ class EncoderSettings(Section):
     A `Message` has these settings in its field `encoder`. The server trains the encoder before round 1 and
     sends its encoding half to every client that sends a message; the codes stay with the client.
 
+    Args:
+        name: `dense` and `convolutional` are the paper's autoencoders; None takes the first for grey images,
+            the second for images with several channels, as the paper does.
+        public: A data set, such as `fmnist`, or `reference`: the server's reference images
+            (`split.reference_images`).
+        epochs: epochs on the public set.
+        federated: rounds of FedAvg among the run's own clients; after the public set, if both are given.
+        local_epochs: local epochs of a client in such a round.
+        participation: share of the clients in such a round.
+        components: number of principal components of `pca`.
+        batch_size: images in a batch of the encoder's training.
+        learning_rate: learning rate of Adam, which minimises the mean squared error of the pixels, in 0..1.
+        seed: seed of the initial weights and batches.
+        clip: largest Euclidean norm of an update in the federated rounds; None: no limit.
+        noise: standard deviation of the noise that each client adds to its update, in units of `clip`; 0:
+            none.
+        batch_statistics: whether BatchNorm uses the statistics of a client's images of one class when these
+            are encoded, as the release does, instead of those of the training.
+
     Raises:
         ValueError: nothing to train on is given, `pca` lacks a public set, or `clip` or `noise` stand without
             federated rounds.

@@ -26,6 +26,11 @@ class OwnNumber:
     curve of `figures.per_round(study, "spread")` and of `fedgrid show RUN`, a column of `fedgrid show GRID
     --columns spread`, and a metric in MLflow (`other/spread`). A value that is not finite is null.
 
+    Args:
+        name: name of the column in `rounds.parquet`, float64: small letters, digits and _.
+        meaning: one sentence that says what the number is.
+        section: section of the metric in MLflow, before the slash.
+
     Raises:
         FedgridError: the entry of a plugin has a name that is no column name, or that is taken already.
 
@@ -49,6 +54,25 @@ class AlgorithmEntry:
     """An algorithm in the registry: what `fedgrid list algorithms` shows, and what a run is created from.
 
     A plugin lists its entries in `ALGORITHMS`.
+
+    Args:
+        name: name in configurations and on the command line: small letters, digits and hyphens.
+        title: name in papers and tables.
+        summary: one line that says what the algorithm does.
+        source: paper with its arXiv number, or a page of docs/; `ours` for one without.
+        algorithm: class of the algorithm; it is called with the settings.
+        settings: defaults of a run with this algorithm; their class says which keys there are.
+        is_reference: whether it is a row to compare with and no competitor: never the best, in no rank and in
+            no test.
+        search: search space of `fedgrid search` and `fedgrid arena`, or a function that returns it for the
+            number of rounds of the shortest run.
+        bibtex: BibTeX entries of its papers, separated by blank lines, which `fedgrid cite` prints; empty:
+            there is none.
+        arena: settings with which it is in the arena, in addition to its defaults; None: it is not in the
+            arena.
+        numbers: numbers of its own, which records, `fedgrid show`, MLflow and reports have.
+        told: knowledge of the hidden groups that no real server has: `number`, which a setting then holds, or
+            `groups`; empty: none.
 
     Raises:
         FedgridError: the plugin's entry has a name that is taken, or fields of the wrong type; checked when

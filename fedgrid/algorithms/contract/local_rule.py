@@ -175,6 +175,10 @@ class Finished:
     `LocalSteps.finish` returns it. Its names have to be those that the rule declares, and its values NumPy
     arrays of real numbers; otherwise the run fails with a line that says so.
 
+    Args:
+        outputs: arrays for the server, under the names of `LocalRule.outputs`.
+        memory: arrays for the client's next training, under the names of `LocalRule.remembers`.
+
     Example:
         >>> import fedgrid
         >>> import numpy as np

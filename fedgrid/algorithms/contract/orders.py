@@ -52,6 +52,11 @@ class Presence:
 
     The server passes it to `Algorithm.orders`.
 
+    Args:
+        joined: ids of the clients that have joined the federation, ascending.
+        sampled: ids of those that `participation` draws for this round, ascending.
+        participation: share that is sampled, in (0, 1]; for algorithms that sample in their own way.
+
     Example:
         >>> import fedgrid
         >>> present = fedgrid.Presence(joined=(0, 1, 2, 5), sampled=(1, 5), participation=0.5)
@@ -74,6 +79,19 @@ class Order:
     `Algorithm.orders` returns them. The client trains one of the candidate models by the rule, and replies
     with its update: the model after training minus the model before. If there are several candidates, it
     trains the one that fits its data best, and `Updates.chosen` has its choice.
+
+    Args:
+        client: id of the client, a plain int: the round cache has no digest of NumPy's.
+        candidates: positions in `State.models`.
+        choose_on: images on which the candidates are compared; `reference` needs `split.reference_images`.
+        choose_by: measure of the comparison; with `accuracy` the client trains the candidate with the highest
+            accuracy.
+        infer: whether the server predicts the classes of its reference images with the model that it
+            receives.
+        rule: the local rule by which the client trains.
+        payload: arrays for the rule (`LocalModel.payload`).
+        losses: whether the reply has the mean loss of each candidate, on the images of the choice, as its
+            output `losses`, float32, one for each candidate, by which a server can weigh them.
 
     Raises:
         ValueError: `choose_on` or `choose_by` is none of the allowed words.
@@ -128,6 +146,11 @@ class Traffic:
 
     `Algorithm.traffic` returns it; sums are the columns `bytes_down` and `bytes_up` of the records.
 
+    Args:
+        down: bytes that the client receives.
+        up: bytes that the client sends; None: as measured at the client (its update and the reply's outputs,
+            as the uplink encodes them).
+
     Example:
         >>> import fedgrid
         >>> fedgrid.Traffic(down=4000).up is None
@@ -146,6 +169,11 @@ class Adaptation:
     """The steps that a client takes with a model before it tests it on its own test images.
 
     `Served.adaptation` has it. The server's images test the served models without it.
+
+    Args:
+        rule: the local rule by which the client adapts the model.
+        steps: number of optimizer steps on its training images.
+        payload: arrays for the rule (`LocalModel.payload`).
 
     Example:
         >>> import fedgrid
@@ -168,6 +196,14 @@ class Served:
 
     `Algorithm.served` returns it. It is independent of the partition: `State.labels_K` is scored against the
     hidden groups, these models are tested.
+
+    Args:
+        models: models to test, each float32, shape (P,).
+        model_K: position in `models` of each client's model, integers, shape (K,).
+        adaptation: steps that every client takes with its model before its test; None: none.
+        choosing: clients that are tested with the best of all `models`, which they choose as for an order.
+        choose_on: images on which these clients compare the models.
+        choose_by: measure of their comparison.
 
     Raises:
         ValueError: `choose_on` or `choose_by` is none of the allowed words.
@@ -212,6 +248,11 @@ class Message(Section):
 
     `Algorithm.message` returns it. It is computed where the data are, and only its arrays travel. An
     algorithm with a message gets them in `Algorithm.meet`.
+
+    Args:
+        encoder: the encoder that turns images into codes first; None: none does.
+        round_index: the round, from 0, before which the message is sent; the engine sets it, as a client's
+            data may change.
 
     Raises:
         ValueError: a key is unknown, or a value is impossible.

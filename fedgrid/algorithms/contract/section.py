@@ -152,6 +152,9 @@ class FirstRound:
     A setting of an algorithm is marked as `round: Annotated[int, FirstRound()] = 21`. In a run with fewer
     rounds, where the setting has no effect, the log then warns. The value None stands for never.
 
+    Args:
+        later: rounds between the one that the setting names and the first one in which it acts.
+
     Example:
         >>> from typing import Annotated
         >>> import fedgrid

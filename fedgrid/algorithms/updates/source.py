@@ -46,6 +46,12 @@ class Layout:
     `vector[:num_parameters]` is the model without its buffers. `Algorithm.init` and `Updates` have the layout
     of the run's model.
 
+    Args:
+        names: tensor names as in `torch.nn.Module.state_dict`, in the vector's order.
+        shapes: shape of each tensor.
+        num_parameters: number of entries before the first buffer, W.
+        head: name of the module that the model's entry calls its head; None: it names none.
+
     Example:
         >>> import fedgrid
         >>> names = ("conv.weight", "conv.bias", "fc.weight")

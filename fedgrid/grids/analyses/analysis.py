@@ -70,6 +70,10 @@ class Job:
 class Artifacts:
     """Results of a job, as `Analysis.compute` returns them.
 
+    Args:
+        about: small results by name, as JSON has them.
+        files: end of a file's name -> its bytes, as in `.parquet` or `-maps.png`; none by default.
+
     Example:
         >>> import fedgrid
         >>> artifacts = fedgrid.Artifacts({"distance": 0.5}, {".csv": b"client,distance"})

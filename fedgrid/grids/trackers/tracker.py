@@ -24,6 +24,15 @@ class TrackedGrid:
 
     It is sent to the tracker's process as JSON; a tracker has it as `self.grid`.
 
+    Args:
+        name: name of the grid.
+        storage: where the grid and its runs are stored; `storage.root` is a local folder.
+        axes: keys, in addition to scenario, algorithm and seed, in which its runs differ; none by default.
+        searched: those of the axes that a search varies; none by default.
+        text: the grid's preset, as YAML; empty by default.
+        at_uri: whether other machines record runs under way at the storage's URI; False by default.
+        is_launch: whether its runs are made now, the default, rather than synchronised later.
+
     Example:
         >>> from pathlib import Path
         >>> import fedgrid
@@ -52,6 +61,12 @@ class TrackedGrid:
 @dataclass(frozen=True)
 class TrackedRun:
     """A run as a tracker receives it.
+
+    Args:
+        config: the run's configuration, with `run_id` and `name`.
+        folder: folder in which its files are, or will be.
+        started_ms: unix time in milliseconds at which its folder was made; None, the default, if that is not
+            recorded.
 
     Example:
         >>> from pathlib import Path

@@ -52,6 +52,44 @@ class Run:
     `fedgrid.run` and `fedgrid.load` build it; all fields from `method` on may be left out. It holds a few
     kilobytes: the records stay in the run's folder.
 
+    Args:
+        name: its name in tables and folders.
+        folder: its folder in the storage.
+        split: the kind of its split, as `overlapping-balanced`.
+        clients: number of clients, those that are held out included.
+        algorithm: id of its algorithm, with the settings that tell apart the runs of one scenario and seed:
+            `ocfl-hdbscan`, `sattler (cooldown 5)`.
+        published: name of the algorithm in papers, the row of their tables to compare it with: `OCFL-HDB`,
+            `SCL`; None if there is none.
+        rounds: number of rounds when it is finished; fewer than its configuration says if it has stopped
+            early.
+        method: the algorithm's id without settings: `sattler` of `sattler (cooldown 5)`.
+        axes: the run's values of the grid's axes other than data set, split, clients, seed and algorithm.
+        variant: settings in which it differs from runs of its name, as in `round 6, threshold 0.4`.
+        is_superseded: whether the grid's last launch no longer requests it.
+        place: its data set, number of clients and split, as in `mnist-15-overlapping-imbalanced`.
+        is_archived: whether it is one of the published runs themselves, read from the authors' archive.
+        is_reference: whether its algorithm is a row to compare with and no competitor: never the best, not
+            ranked.
+        model_bytes: size of a model as it is sent, four bytes an entry, buffers included; None unless `sizes`
+            is set.
+        values: its value of every key that can be an axis, as it would stand in JSON; without the settings
+            that other algorithms have.
+        idle: those keys that have no effect on this run's kind of split: they are in no table's heading.
+        state: `finished`, `failed`, `damaged`, `7 of 15 rounds` or `not started`; empty if it is not read.
+        cause: why it failed, is damaged, or cannot be read; empty of any other run.
+        times: `TIMES` of a run that has ended, and the number of `rounds` in these sums.
+        notes: the user's notes on it: `NOTE`, and `TAG` with the key of each tag.
+        scores: the final scores by name, as `ari` and `personalised_accuracy`, None for one that is not
+            defined: `tracking.scoring.scores.score_run`, which `scores.json` in the run's folder keeps.
+        round_R: numbers of the rounds of a finished run; like all fields below empty for other runs.
+        curves: name -> score of each round, shape (R,), NaN in rounds without it
+            (`scoring.scores.compute_curves`).
+        labels_RK: the cluster of each client in each round.
+        accuracy_RK: the personalised accuracy of each client, NaN where it was not tested.
+        client_K: the numbers of the clients of these arrays: all but those that are held out.
+        truth_K: the hidden groups of round 1; `group_names` has what the data set calls them, if it has any.
+
     Example:
         >>> from pathlib import Path
         >>> import numpy as np

@@ -46,6 +46,12 @@ T = TypeVar("T")
 class Study:
     """The runs of a grid in its order, finished or not: what tables, figures and reports are made from.
 
+    Args:
+        name: name of the grid.
+        runs: its runs, in the order of the grid.
+        notes: sentences that a reader must know, as that some runs went on with other code.
+        superseded: number of runs of earlier launches that are left out.
+
     Example:
         >>> from pathlib import Path
         >>> import fedgrid

@@ -52,6 +52,16 @@ BIBTEX = r"""@inproceedings{zuziak2024oneshot,
 class OcflSettings(CosineSettings, FedOptSettings):
     """Settings of OCFL: how, and how soon, it clusters.
 
+    Args:
+        clusterer: method that finds the groups; each has an algorithm of its own name.
+        window: rounds of the temperature's moving average; 1 is the published switch.
+        noise: place of clients that the clusterer calls noise: the nearest cluster, or one of their own.
+        unclustered_consumes_shot: whether the one clustering is used up when the clusterer finds none (as
+            published).
+        few_shot: number of rises of the temperature at which clients are clustered; 1 is one-shot.
+        recluster_every: rounds after which clients that are clustered are clustered again, whatever the
+            temperature, so that those whose data have changed are found; None: never.
+
     Raises:
         ValueError: a key is unknown, or a value is impossible.
 
