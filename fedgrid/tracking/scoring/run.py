@@ -53,14 +53,17 @@ class Run:
     kilobytes: the records stay in the run's folder.
 
     Args:
+        run_id: digest of the run's configuration, 12 hexadecimal digits.
         name: its name in tables and folders.
         folder: its folder in the storage.
+        dataset: name of the data set.
         split: the kind of its split, as `overlapping-balanced`.
         clients: number of clients, those that are held out included.
         algorithm: id of its algorithm, with the settings that tell apart the runs of one scenario and seed:
             `ocfl-hdbscan`, `sattler (cooldown 5)`.
         published: name of the algorithm in papers, the row of their tables to compare it with: `OCFL-HDB`,
             `SCL`; None if there is none.
+        seed: seed of the run.
         rounds: number of rounds when it is finished; fewer than its configuration says if it has stopped
             early.
         method: the algorithm's id without settings: `sattler` of `sattler (cooldown 5)`.
@@ -106,11 +109,13 @@ class Run:
     """
 
     run_id: str
+    """Digest of the run's configuration, 12 hexadecimal digits."""
     name: str
     """Its name in tables and folders."""
     folder: Path
     """Its folder in the storage."""
     dataset: str
+    """Name of the data set."""
     split: str
     """The kind of its split, as `overlapping-balanced`."""
     clients: int
@@ -122,6 +127,7 @@ class Run:
     """Name of the algorithm in papers, the row of their tables to compare it with: `OCFL-HDB`, `SCL`; None if
     there is none."""
     seed: int
+    """Seed of the run."""
     rounds: int
     """Number of rounds when it is finished; fewer than its configuration says if it has stopped early."""
     method: str = ""
@@ -170,6 +176,7 @@ class Run:
     truth_K: Array = field(default_factory=partial(np.empty, 0), compare=False)
     """The hidden groups of round 1; `group_names` has what the data set calls them, if it has any."""
     group_names: Mapping[int, str] = field(default_factory=dict, compare=False)
+    """Number of a hidden group -> what the data set calls it; empty if it has no names."""
 
     def __post_init__(self) -> None:
         """Wrap the scores, so that an unknown name is an error that lists the known ones."""
