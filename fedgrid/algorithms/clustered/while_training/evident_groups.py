@@ -49,9 +49,10 @@ DISTANCE_KINDS = ("as_they_are", "standardised")
 ones, in which all entries count alike, those that differ by a little in many."""
 LEAST_UPDATES = 2
 """Number of rounds in which each client seen so far must have sent an update before anything is decided."""
-NUM_TESTED_ROUNDS, OUTLIERS = "tested_rounds", "odd_K"
-"""Arrays of a state: number of rounds in which groups were tested (int64), and clients that are set aside
-(bool, shape (K,))."""
+NUM_TESTED_ROUNDS = "rounds_asked"
+"""Array of a state: number of rounds in which groups were tested, int64. Stored states have this name."""
+OUTLIERS = "odd_K"
+"""Array of a state: clients that are set aside, bool, shape (K,)."""
 
 
 class EvidentGroupsSettings(FedOptSettings):
@@ -108,7 +109,7 @@ class EvidentGroups(FedOpt):
     Memory: Until the clustering or the window's end, for each kind of distances: their sums over the rounds
     in which a pair sent updates (float64, shape (K, K)), and the groups of the round before (int64, shape
     (K,), -1 for clients not seen yet). And `rounds_met_KK`, the rounds in which each pair sent updates,
-    `tested_rounds` and `odd_K`.
+    `rounds_asked` and `odd_K`.
     """
 
     settings: EvidentGroupsSettings

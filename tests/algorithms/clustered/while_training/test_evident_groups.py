@@ -125,3 +125,10 @@ class TestWindow:
     def test_more_evidence_can_be_asked_for(self):
         rounds = [federation((5, 5, 5), seed) for seed in range(3)]
         assert rounds_clustered(play(algorithm(evidence=1000), rounds, 15)) == []
+
+
+def test_names_of_stored_arrays_stay():
+    """A state without `rounds_asked` is one whose search is over: a new name would end it on resume."""
+    first = start(algorithm(), 16, np.zeros(DIMENSIONS))
+    groups = {"found_as_they_are_K", "found_standardised_K"}
+    assert set(first.arrays) == {"rounds_asked", "odd_K"} | groups
