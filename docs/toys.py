@@ -102,7 +102,9 @@ def play_story(name: str, settings: Mapping[str, Any], world: World) -> Story:
         state = algorithm.meet(state, _collect_messages(algorithm, world), LAYOUT, np.random.default_rng(0))
     labels, models, clustered = [state.labels_K], [_locate_tested_models(algorithm, state, world)], []
     for index in range(ROUNDS):
-        orders = algorithm.orders(state, index, Presence(clients, clients), np.random.default_rng(index))
+        orders = algorithm.orders(
+            state, index, Presence(clients, clients), LAYOUT, np.random.default_rng(index)
+        )
         updates = _train_clients(orders, state, world, np.random.default_rng((1, index)))
         state, diagnostics = algorithm.step(state, index, updates, np.random.default_rng(index))
         labels.append(state.labels_K)
@@ -178,7 +180,7 @@ def _make_images(points_N2: NDArray[np.float64]) -> torch.Tensor:
 
 def _locate_tested_models(algorithm: Algorithm, state: State, world: World) -> NDArray[np.float64]:
     """Find the model that each client is tested with, shape (K, 2)."""
-    served = algorithm.served(state)
+    served = algorithm.served(state, LAYOUT)
     models_C2 = np.array(served.models)[:, :PLANE]
     places = [
         _find_nearest(models_C2, range(len(models_C2)), point_2) if client in served.choosing else own

@@ -144,7 +144,7 @@ class FedEM(Algorithm):
         return State(models, np.zeros(num_clients, np.int64))
 
     def orders(
-        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
+        self, state: State, round_index: int, present: Presence, layout: Layout, rng: np.random.Generator
     ) -> Sequence[Order]:
         """Send each sampled client all models, and request the loss of each."""
         every = tuple(range(len(state.models)))
@@ -172,7 +172,7 @@ class FedEM(Algorithm):
         apart = float(np.ptp(losses_KM, axis=1).mean())
         return State(models, labels_K), Diagnostics(clustered=True, metrics={"losses_apart": apart})
 
-    def served(self, state: State) -> Served:
+    def served(self, state: State, layout: Layout) -> Served:
         """Test each client by its mixture of the models; one without any makes it of its training images."""
         return Served(state.models, state.labels_K, Adaptation(MixtureRule(), payload=_payload(state)))
 

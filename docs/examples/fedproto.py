@@ -142,7 +142,7 @@ class FedProto(Algorithm):
         return State((fresh(0),), np.zeros(num_clients, np.int64), arrays)
 
     def orders(
-        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
+        self, state: State, round_index: int, present: Presence, layout: Layout, rng: np.random.Generator
     ) -> Sequence[Order]:
         """Send each sampled client the prototypes."""
         rule, payload = self._rule(state), _payload(state)
@@ -161,7 +161,7 @@ class FedProto(Algorithm):
         has_prototype_L = state.arrays[HAS_PROTOTYPE] | is_new_L
         return state.keep(**{PROTOTYPES: prototypes_LF, HAS_PROTOTYPE: has_prototype_L}), Diagnostics()
 
-    def served(self, state: State) -> Served:
+    def served(self, state: State, layout: Layout) -> Served:
         """Test each client with its own model, by the prototypes."""
         return Served(state.models, state.labels_K, Adaptation(self._rule(state), payload=_payload(state)))
 

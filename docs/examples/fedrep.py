@@ -112,14 +112,14 @@ class FedRep(FedOpt):
         return super().init(layout, num_clients, fresh, rng).keep(**{HEAD: head})
 
     def orders(
-        self, state: State, round_index: int, present: Presence, rng: np.random.Generator
+        self, state: State, round_index: int, present: Presence, layout: Layout, rng: np.random.Generator
     ) -> Sequence[Order]:
         """Send each sampled client the body and the rule."""
         return [Order(client, (0,), rule=self._rule(state)) for client in present.sampled]
 
-    def served(self, state: State) -> Served:
+    def served(self, state: State, layout: Layout) -> Served:
         """Test each client with its own head on the common body."""
-        return replace(super().served(state), adaptation=Adaptation(self._rule(state)))
+        return replace(super().served(state, layout), adaptation=Adaptation(self._rule(state)))
 
     def global_model(self, state: State) -> None:
         """Offer no global model: the server has no head, so no whole model."""

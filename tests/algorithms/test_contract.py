@@ -14,6 +14,7 @@ from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.registry import ALGORITHMS, create_algorithm
 from tests.helpers.small_cases import (
     Federation,
+    build_layout,
     build_orders,
     build_replies,
     check_valid,
@@ -199,7 +200,7 @@ def test_a_permutation_of_the_clients_permutes_the_partition_and_nothing_else(na
         assert {cluster - nobody for cluster in renamed} == {cluster - nobody for cluster in partition(state)}
         assert said.clustered == other_said.clustered
         assert set(said.placed) == {order[client] for client in other_said.placed}
-        served, other_served = algorithm.served(state), algorithm.served(other)
+        served, other_served = (algorithm.served(each, build_layout(16, 4)) for each in (state, other))
         assert served.choosing == {order[client] for client in other_served.choosing}
         for client in set(range(12)) - other_served.choosing:
             np.testing.assert_allclose(

@@ -232,7 +232,7 @@ class TestServedChoice:
 
     def records(self, choosing, **how):
         class Choosy(Toy):
-            def served(self, state):
+            def served(self, state, layout):
                 models = TestChooseOn.constant(0), TestChooseOn.constant(1)
                 return Served(models, np.zeros(CLIENTS, np.int64), choosing=frozenset(choosing), **how)
 
@@ -271,7 +271,7 @@ class TestOrders:
             super().__init__()
             vars(self).update(pick=pick, seen=[])
 
-        def orders(self, state, round_index, present, rng):
+        def orders(self, state, round_index, present, layout, rng):
             self.seen.append(present)
             return [Order(client, (0,)) for client in self.pick(present, round_index)]
 
@@ -339,7 +339,7 @@ class TestServed:
 
         adaptation: ClassVar[Adaptation | None] = None
 
-        def served(self, state):
+        def served(self, state, layout):
             zeros = np.zeros(LAYOUT.size, np.float32)
             return Served((state.models[0], zeros), np.array([0, 0, 1, 1]), self.adaptation)
 
@@ -399,10 +399,10 @@ class TestServed:
                 return Finished({}, {"mark": self._value + 1})
 
         class Marked(Toy):
-            def orders(self, state, round_index, present, rng):
+            def orders(self, state, round_index, present, layout, rng):
                 return [Order(client, (0,), rule=Remember()) for client in present.joined]
 
-            def served(self, state):
+            def served(self, state, layout):
                 return Served(state.models, np.zeros(CLIENTS, np.int64), Adaptation(Remember(), 0))
 
         play(federation(Marked()), in_process(), 2)
@@ -501,7 +501,7 @@ class Shifting(Toy):
         state = super().init(layout, num_clients, fresh, rng)
         return state.keep(shift=rng.normal(0, 0.01, layout.num_parameters).astype(np.float32))
 
-    def orders(self, state, round_index, present, rng):
+    def orders(self, state, round_index, present, layout, rng):
         payload = {"shift": state.arrays["shift"]}
         return [Order(client, (0,), rule=ShiftRule(), payload=payload) for client in present.joined]
 
@@ -546,15 +546,15 @@ class TestPayloadAndOutputs:
         """Two actors of two clients; the algorithm also asks for messages and adapts the models it serves."""
 
         class Everything(Shifting, Meeting):
-            def orders(self, state, round_index, present, rng):
-                given = super().orders(state, round_index, present, rng)
+            def orders(self, state, round_index, present, layout, rng):
+                given = super().orders(state, round_index, present, layout, rng)
                 return [replace(order, infer=True) for order in given]
 
             def step(self, state, round_index, updates, rng):
                 state, diagnostics = super().step(state, round_index, updates, rng)
                 return state.keep(predictions=np.stack(updates.outputs(PREDICTIONS))), diagnostics
 
-            def served(self, state):
+            def served(self, state, layout):
                 adaptation = Adaptation(ShiftRule(), 1, {"shift": state.arrays["shift"]})
                 models = *state.models, fresh(1)
                 return Served(models, np.zeros(CLIENTS, np.int64), adaptation, frozenset({1, 3}))

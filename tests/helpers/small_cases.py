@@ -91,7 +91,9 @@ def build_orders(
     """
     joined = tuple(range(len(state.labels_K)))
     presence = Presence(joined, tuple(sorted(sampled)))
-    return {order.client: order for order in algorithm.orders(state, round_index, presence, rng(round_index))}
+    layout = build_layout(state.models[0].size)
+    orders = algorithm.orders(state, round_index, presence, layout, rng(round_index))
+    return {order.client: order for order in orders}
 
 
 def step(

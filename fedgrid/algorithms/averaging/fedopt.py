@@ -303,7 +303,9 @@ class FedOpt(Algorithm):
         arrays |= self.local.init(layout, num_clients)
         return State((fresh(0),), np.zeros(num_clients, np.int64), arrays)
 
-    def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
+    def orders(
+        self, state: State, round_index: int, present: Presence, layout: Layout, rng: Rng
+    ) -> Sequence[Order]:
         """Send each sampled client its cluster's model, with the rule and the payload of `local`.
 
         Called by the server once a round.
@@ -312,6 +314,7 @@ class FedOpt(Algorithm):
             state: the state so far.
             round_index: the round, from 0; not used here.
             present: the clients that were sampled.
+            layout: names and shapes of the tensors in a state vector; not used here.
             rng: not used here.
         """
         rule = self.local.rule()
@@ -353,9 +356,9 @@ class FedOpt(Algorithm):
         """Let a held-out client join the nearest part of a split, at which it was absent."""
         return place_latecomers(state, updates)[0]
 
-    def served(self, state: State) -> Served:
+    def served(self, state: State, layout: Layout) -> Served:
         """Test each client with its cluster's model, after `fine_tuning`."""
-        return replace(super().served(state), adaptation=self.fine_tuning(state))
+        return replace(super().served(state, layout), adaptation=self.fine_tuning(state))
 
     def fine_tuning(self, state: State) -> Adaptation | None:
         """Choose what each client does with the model that it is served, before a test; None: nothing.

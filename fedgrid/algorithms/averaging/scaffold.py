@@ -114,7 +114,9 @@ class Scaffold(FedOpt):
         state = super().init(layout, num_clients, fresh, rng)
         return state.keep(**{VARIATE: np.zeros(layout.num_parameters, np.float32)})
 
-    def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
+    def orders(
+        self, state: State, round_index: int, present: Presence, layout: Layout, rng: Rng
+    ) -> Sequence[Order]:
         """Send each sampled client the model, the rule and the server's variate."""
         payload = {VARIATE: state.arrays[VARIATE]}
         return [

@@ -40,7 +40,7 @@ class Traits:
         sends_updates: whether clients send anything.
         averages_updates: whether everything that models learn from clients comes from means of updates
             (`Updates.means`).
-        trains_plainly: whether every order has the plain local rule.
+        trains_plainly: whether every order has the plain local rule and the run's number of steps.
         by_class: whether the algorithm needs classes, for example because it compares models by predicted
             classes.
         columns: columns that records of other algorithms lack: `counts` and `members` if the algorithm fills
@@ -63,8 +63,8 @@ class Traits:
     """Whether everything that models learn from clients comes from means of updates (`Updates.means`). Only
     then does noise that the server adds to these means cover its models."""
     trains_plainly: bool = True
-    """Whether every order has the plain local rule. Only then can clients be trained stacked, several in one
-    pass (`training.stacked`)."""
+    """Whether every order has the plain local rule and the run's number of steps. Only then can clients be
+    trained stacked, several in one pass (`training.stacked`)."""
     by_class: bool = False
     """Whether the algorithm needs classes, for example because it compares models by predicted classes.
     Others can also train on data sets with numbers to predict."""
@@ -304,7 +304,8 @@ class Algorithm(ABC):
         >>> layout = fedgrid.Layout(("weight",), ((2,),), 2)
         >>> rng = np.random.default_rng(0)
         >>> state = algorithm.init(layout, 3, lambda number: np.zeros(2, np.float32), rng)
-        >>> [order.client for order in algorithm.orders(state, 0, fedgrid.Presence((0, 1, 2), (0, 2)), rng)]
+        >>> present = fedgrid.Presence(joined=(0, 1, 2), sampled=(0, 2))
+        >>> [order.client for order in algorithm.orders(state, 0, present, layout, rng)]
         [0, 2]
     """
 
@@ -435,7 +436,9 @@ class Algorithm(ABC):
         """
         return None
 
-    def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
+    def orders(
+        self, state: State, round_index: int, present: Presence, layout: Layout, rng: Rng
+    ) -> Sequence[Order]:
         """Decide what each client does in a round.
 
         Called by the server once a round, after `meet`. By default each sampled client trains its cluster's
@@ -448,6 +451,7 @@ class Algorithm(ABC):
             round_index: the round, from 0.
             present: the clients that have joined and those that were sampled. Orders usually go to
                 `present.sampled`, but may go to any of `present.joined`.
+            layout: names and shapes of the tensors in a state vector, by which a rule finds its entries.
             rng: seeded by the run and the round.
 
         Returns:
@@ -492,13 +496,17 @@ class Algorithm(ABC):
         """
         return state
 
-    def served(self, state: State) -> Served:
+    def served(self, state: State, layout: Layout) -> Served:
         """Choose the model that each client is tested with; by default its cluster's.
 
         Called by the server after each round whose models are tested (`evaluation.every`), and for each
         client that was held out. What is returned is checked: a `Served` with float32 models of P finite
         entries, and one of them for each of K clients. It does not change the partition: `State.labels_K` is
         scored against the hidden groups.
+
+        Args:
+            state: the state after the round.
+            layout: names and shapes of the tensors in a state vector, by which a rule finds its entries.
         """
         # Models without a member are not served, so that they cost no test.
         clusters, model_K = np.unique(state.labels_K, return_inverse=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Labels, State, StepResult
 from fedgrid.algorithms.contract.orders import Order, Presence, Served
-from fedgrid.algorithms.updates.source import Vector, make_read_only
+from fedgrid.algorithms.updates.source import Layout, Vector, make_read_only
 
 ErrorFactory = Callable[[str], "BrokenContract"]
 """Function from a description of what was returned to the error about it."""
@@ -164,17 +164,17 @@ def check_labels(item: object, method: str, labels: object, number: int) -> Labe
     return values.astype(np.int64)
 
 
-def check_served(algorithm: Algorithm, state: State, size: int) -> Served:
-    """Call `served` and check which models are tested, each of `size` entries.
+def check_served(algorithm: Algorithm, state: State, layout: Layout) -> Served:
+    """Call `served` and check which models are tested.
 
     Raises:
         BrokenContract: a model is no float32 vector of P finite entries, or a client has none of them.
     """
     broken = partial(BrokenContract, algorithm, "served")
-    served = algorithm.served(state)
+    served = algorithm.served(state, layout)
     if not isinstance(served, Served):
         raise broken(f"{_describe_value(served)}; expected a Served")
-    _check_models(broken, served.models, size)
+    _check_models(broken, served.models, layout.size)
     _check_places(broken, "model_K", served.model_K, len(state.labels_K), len(served.models))
     return served
 

@@ -12,7 +12,7 @@ of the whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -25,7 +25,18 @@ if TYPE_CHECKING:
     # Algorithms are listed and configured without torch, which takes seconds to import.
     from torch import Tensor
 
-    from fedgrid.algorithms.updates.source import Vector
+    from fedgrid.algorithms.updates.source import Layout, Vector
+
+
+class LocalOptimizer(Protocol):
+    """An optimizer of the run's kind for a model of the rule's own, from `LocalModel.optimizer`."""
+
+    def descend(self, weights: Tensor, gradient: Tensor) -> None:
+        """Take one step of `weights` along a gradient, both of shape (W,).
+
+        The gradient is clipped first, if the run does so (`training.clip_gradient`), and weight decay is
+        added; it may be overwritten.
+        """
 
 
 class LocalModel(Protocol):
@@ -55,6 +66,12 @@ class LocalModel(Protocol):
     """Learning rate of the run in this round, for a rule whose own steps have the same length."""
     momentum: float
     """Momentum of the run's optimizer; 0 if that has none."""
+    layout: Layout
+    """Names and shapes of the tensors in a state vector, as `Algorithm.init` gets it."""
+    round_index: int
+    """The round, from 0, in which the client trains; in an adaptation, the round after which it tests."""
+    is_adapting: bool
+    """Whether this is an `Adaptation` before a test, of which nothing is sent or remembered."""
     payload: Mapping[str, NDArray[Any]]
     """Arrays of the order (`Order.payload`), or of the adaptation before a test."""
     memory: Mapping[str, NDArray[Any]]
@@ -93,7 +110,9 @@ class LocalModel(Protocol):
         """
 
     def tensor(self, vector: Vector) -> Tensor:
-        """Convert a vector in the layout's order, shape (W,) or (P,), to a tensor like `weights`."""
+        """Convert a vector in the layout's order: parameters, (W,), to a tensor like `weights`, a state,
+        (P,), to one like a `snapshot`, whose first W entries are the parameters.
+        """
 
     def vector(self, tensor: Tensor) -> Vector:
         """Convert a tensor like `weights`, (W,), or a snapshot, (P,), to a vector in the layout's order."""
@@ -118,6 +137,34 @@ class LocalModel(Protocol):
         """Yield inputs and labels of everything that the client trains on, in its order and not augmented.
 
         One batch of a test at a time: inputs (N, channels, height, width), labels (N,).
+        """
+
+    def batches(self, share: float = 1.0, batch_size: int | None = None) -> Iterable[tuple[Tensor, Tensor]]:
+        """Divide a random part of what the client trains on into batches, for steps of the rule's own.
+
+        The part is images in a row, in the client's order and not augmented; each call draws another one.
+        The draws depend on run, client and round alone: a test draws as the client's training in the round
+        after it, and the batches of the training itself stay as they are. A last batch that is too small for
+        the model (one image, with BatchNorm) is left out.
+
+        Args:
+            share: share of the images, in (0, 1], rounded down, and at least one.
+            batch_size: images in a batch; None: the run's `training.batch_size`.
+
+        Returns:
+            Pairs of inputs, shape (N, channels, height, width), and labels, shape (N,). They are made as they
+            are read, and can be read several times.
+        """
+
+    def optimizer(self, name: str, learning_rate: float | None = None) -> LocalOptimizer:
+        """Build an optimizer of the run's kind for another model, as a client's personal one.
+
+        It has the momentum, weight decay and clipping of `training`. If the run keeps the state of
+        optimizers (`training.keep_optimizer_state`), its state is kept under the name too.
+
+        Args:
+            name: name of the model; the same name gives the same optimizer during a training.
+            learning_rate: its learning rate; None: that of the run in this round.
         """
 
     def logits(self, images: Tensor) -> Tensor:
@@ -190,7 +237,8 @@ class Finished:
     outputs: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """Arrays for the server, under the names of `LocalRule.outputs`."""
     memory: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    """Arrays for the client's next training, under the names of `LocalRule.remembers`."""
+    """Arrays for the client's next training, under the names of `LocalRule.remembers`; a name that is missing
+    is not remembered."""
 
 
 class LocalSteps:
@@ -308,8 +356,8 @@ class LocalSteps:
             num_steps: number of batches that were trained on.
 
         Returns:
-            Arrays under exactly the names that the rule declares as `outputs` and `remembers`; empty by
-            default.
+            Arrays under exactly the names that the rule declares as `outputs`, and under names that it
+            declares as `remembers`; empty by default.
         """
         return Finished()
 

@@ -92,9 +92,10 @@ class Order:
         payload: arrays for the rule (`LocalModel.payload`).
         losses: whether the reply has the mean loss of each candidate, on the images of the choice, as its
             output `losses`, float32, one for each candidate, by which a server can weigh them.
+        steps: number of optimizer steps, a batch each; None: as `training` says; 0: the client only answers.
 
     Raises:
-        ValueError: `choose_on` or `choose_by` is none of the allowed words.
+        ValueError: `choose_on` or `choose_by` is none of the allowed words, or `steps` is negative.
 
     Example:
         >>> import fedgrid
@@ -123,10 +124,16 @@ class Order:
     """Whether the reply has the mean loss of each candidate, on the images of the choice, as its output
     `losses`, float32, one for each candidate, by which a server can weigh them. No noise covers these
     numbers."""
+    steps: int | None = None
+    """Number of optimizer steps, a batch each; None: as `training` says. With 0 the client only answers: the
+    rule's `start` and `finish` are called, its outputs are sent, and its update is zero and costs no byte.
+    An algorithm that gives such orders sets `trains_plainly=False` in its traits."""
 
     def __post_init__(self) -> None:
-        """Check the choice among the candidates."""
+        """Check the choice among the candidates, and the number of steps."""
         _check_choices(self)
+        if self.steps is not None and self.steps < 0:
+            raise ValueError(f"steps = {self.steps}: expected 0 or more, or None for those of the run")
 
     @property
     def outputs(self) -> tuple[str, ...]:

@@ -89,7 +89,7 @@ class LgFedAvg(FedOpt):
         """Build FedOpt's state, and find what of this model stays with the clients."""
         state = super().init(layout, num_clients, fresh, rng)
         ranges = find_personal_ranges(layout, self.settings.shared)
-        # Stored, because only `init` has the layout; the warning is of the first step.
+        # Stored for `global_model`, which has no layout; the warning is of the first step.
         lacking = max(0, self.settings.shared - len(layout.layers))
         return state.keep(
             **{
@@ -99,7 +99,9 @@ class LgFedAvg(FedOpt):
             }
         )
 
-    def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
+    def orders(
+        self, state: State, round_index: int, present: Presence, layout: Layout, rng: Rng
+    ) -> Sequence[Order]:
         """Send each sampled client the model; all but its last layers give way to the client's own."""
         # Personal entries have no update, so the server's mean leaves them at the initial model.
         rule = self._build_rule(state, round_index)
@@ -115,10 +117,10 @@ class LgFedAvg(FedOpt):
             diagnostics = replace(diagnostics, warnings=(*diagnostics.warnings, warning))
         return state.keep(**{ROUNDS: np.array([round_index + 1])}), diagnostics
 
-    def served(self, state: State) -> Served:
+    def served(self, state: State, layout: Layout) -> Served:
         """Test each client with its own lower layers, which fine-tuning starts from too."""
         rule = self._build_rule(state, int(state.arrays[ROUNDS][0]))
-        served = super().served(state)
+        served = super().served(state, layout)
         return (
             served if rule is PLAIN else replace(served, adaptation=Adaptation(rule, self.settings.fine_tune))
         )

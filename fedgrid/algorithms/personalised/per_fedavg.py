@@ -28,7 +28,7 @@ from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRule, LocalSteps
 from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
 from fedgrid.algorithms.contract.section import Condition
-from fedgrid.algorithms.updates.source import Rng
+from fedgrid.algorithms.updates.source import Layout, Rng
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -197,15 +197,17 @@ class PerFedAvg(FedOpt):
             )
         return super().problem(conditions)
 
-    def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
+    def orders(
+        self, state: State, round_index: int, present: Presence, layout: Layout, rng: Rng
+    ) -> Sequence[Order]:
         """Send each sampled client the model and the rule."""
         rule = MetaRule(**self.settings.model_dump(include={"alpha", "variant", "delta"}))
         return [Order(client, (int(state.labels_K[client]),), rule=rule) for client in present.sampled]
 
-    def served(self, state: State) -> Served:
+    def served(self, state: State, layout: Layout) -> Served:
         """Test each client after its adaptation."""
         settings = self.settings
         # Without a step, or of length 0, no adaptation: tests then come from the cache of plain ones.
         adapts = settings.adapt_steps and settings.alpha
         adaptation = Adaptation(AdaptRule(alpha=settings.alpha), settings.adapt_steps) if adapts else None
-        return replace(super().served(state), adaptation=adaptation)
+        return replace(super().served(state, layout), adaptation=adaptation)

@@ -51,6 +51,7 @@ class Layout:
         shapes: shape of each tensor.
         num_parameters: number of entries before the first buffer, W.
         head: name of the module that the model's entry calls its head; None: it names none.
+        norm_layers: names of the BatchNorm and InstanceNorm modules.
 
     Example:
         >>> import fedgrid
@@ -70,6 +71,8 @@ class Layout:
     """Number of entries before the first buffer, W."""
     head: str | None = None
     """Name of the module that the model's entry calls its head; None: it names none."""
+    norm_layers: tuple[str, ...] = ()
+    """Names of the BatchNorm and InstanceNorm modules; `layout.ranges(layout.norm_layers)` are their entries, buffers too."""
 
     @property
     def size(self) -> int:

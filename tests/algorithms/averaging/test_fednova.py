@@ -68,7 +68,9 @@ def ours(name, settings, rounds, weights=None, steps=STEPS):
     state = algorithm.init(build_quadratic_layout(2), 3, lambda number: np.zeros(2, np.float64), rng())
     for round_index in range(rounds):
         replies = {}
-        for order in algorithm.orders(state, round_index, Presence((0, 1, 2), (0, 1, 2)), rng()):
+        for order in algorithm.orders(
+            state, round_index, Presence((0, 1, 2), (0, 1, 2)), build_quadratic_layout(2), rng()
+        ):
             i = order.client
             replies[i], memory = train_quadratic(
                 order, state.models[0], CURVATURES[i], TARGETS[i], RATE, steps[i], {}

@@ -10,7 +10,7 @@ from fedgrid.algorithms.averaging.fedopt import MOMENTS, FedOpt, FedOptSettings
 from fedgrid.algorithms.contract.orders import Adaptation
 from fedgrid.algorithms.contract.split import split
 from fedgrid.algorithms.registry import ALGORITHMS, create_algorithm, drop_derived_defaults
-from tests.helpers.small_cases import clients, play, start, step
+from tests.helpers.small_cases import build_layout, clients, play, start, step
 
 
 def fedopt(**settings):
@@ -136,8 +136,8 @@ def test_model_that_is_served_is_fine_tuned_if_the_settings_say_so(name):
             create_algorithm(name, {"fine_tune": 5})
         return
     tuned, plain = create_algorithm(name, {"fine_tune": 5}), create_algorithm(name, {"fine_tune": 0})
-    served = tuned.served(start(tuned, 3)).adaptation
-    before = plain.served(start(plain, 3)).adaptation
+    served = tuned.served(start(tuned, 3), build_layout(2)).adaptation
+    before = plain.served(start(plain, 3), build_layout(2)).adaptation
     assert served == (Adaptation(steps=5) if before is None else replace(before, steps=5))
     assert before is None or (name, before.steps) == ("lg-fedavg", 0)
 

@@ -17,7 +17,7 @@ EVERYBODY = Presence((0, 1), (0, 1))
 def orders(mu, start=(0.0, 0.0)):
     algorithm = create_algorithm("fedprox", {"mu": mu})
     state = algorithm.init(build_quadratic_layout(2), 2, lambda number: frozen(start), rng())
-    return algorithm.orders(state, 0, EVERYBODY, rng())
+    return algorithm.orders(state, 0, EVERYBODY, build_quadratic_layout(2), rng())
 
 
 def test_gradient_is_pulled_towards_the_model_that_training_started_from():

@@ -44,7 +44,7 @@ def start(algorithm):
 def after_round(algorithm, state, sampled, memories, weights=None):
     """Return the state after a round of `sampled`, and write the clients' `memories`."""
     replies = {}
-    for order in algorithm.orders(state, 0, Presence((0, 1, 2), sampled), rng()):
+    for order in algorithm.orders(state, 0, Presence((0, 1, 2), sampled), build_quadratic_layout(2), rng()):
         i, model = order.client, state.models[order.candidates[0]]
         replies[i], memories[i] = train_quadratic(
             order, model, CURVATURES[i], TARGETS[i], RATE, STEPS[i], memories.get(i, {})
@@ -85,7 +85,7 @@ def test_the_servers_variate_is_the_weighted_mean_of_the_clients():
 def test_orders_carry_the_servers_variate_once_for_all():
     algorithm = create_algorithm("scaffold")
     state = algorithm.init(build_quadratic_layout(2), 3, lambda number: frozen([0, 0]), rng())
-    orders = algorithm.orders(state, 0, Presence((0, 1, 2), (0, 2)), rng())
+    orders = algorithm.orders(state, 0, Presence((0, 1, 2), (0, 2)), build_quadratic_layout(2), rng())
     assert [order.client for order in orders] == [0, 2]
     assert len({id(order.payload["variate"]) for order in orders}) == 1
 
@@ -102,7 +102,7 @@ def test_as_a_method_under_plain_averaging_it_is_the_algorithm(weights):
     for sampled, (model, variate) in zip(rounds, ours(rounds, weights), strict=True):
         state = after_round(algorithm, state, sampled, memories, weights)
         assert state.models[0] == pytest.approx(model, abs=1e-6)
-        [order, *_] = algorithm.orders(state, 0, Presence((0, 1, 2), (0,)), rng())
+        [order, *_] = algorithm.orders(state, 0, Presence((0, 1, 2), (0,)), build_quadratic_layout(2), rng())
         assert order.payload["variate"] == pytest.approx(variate, abs=1e-6)
 
 
@@ -120,7 +120,7 @@ def test_after_a_split_each_cluster_reaches_its_own_optimum():
         state = after_round(algorithm, state, (0, 1, 2), memories)
     state = split(state, 0, [[0, 1], [2]])
     before = {i: memory["variate"] for i, memory in memories.items()}
-    orders = algorithm.orders(state, 0, Presence((0, 1, 2), (0, 1, 2)), rng())
+    orders = algorithm.orders(state, 0, Presence((0, 1, 2), (0, 1, 2)), build_quadratic_layout(2), rng())
     assert sum(orders[i].payload["variate"] - before[i] for i in (0, 1)) == pytest.approx(0, abs=1e-6)
     for number in range(200):
         sampled = ((0, 1, 2), (0, 2), (1,))[number % 3]

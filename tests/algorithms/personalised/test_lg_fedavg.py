@@ -112,12 +112,15 @@ def test_orders_and_served_models_change_with_the_end_of_the_warm_up():
     algorithm = create_algorithm("lg-fedavg", {"shared": 1, "warmup_rounds": 1})
     state = algorithm.init(NORMALISED, 2, lambda number: np.zeros(40, np.float32), rng())
     everybody = Presence((0, 1), (0, 1))
-    assert [order.rule for order in algorithm.orders(state, 0, everybody, rng())] == [PLAIN, PLAIN]
-    assert algorithm.served(state).adaptation is None
+    assert [order.rule for order in algorithm.orders(state, 0, everybody, NORMALISED, rng())] == [
+        PLAIN,
+        PLAIN,
+    ]
+    assert algorithm.served(state, NORMALISED).adaptation is None
     state = state.keep(rounds_done=np.array([1]))
-    [order, _] = algorithm.orders(state, 1, everybody, rng())
+    [order, _] = algorithm.orders(state, 1, everybody, NORMALISED, rng())
     assert order.rule.personal == ((0, 16), (31, 40))
-    assert algorithm.served(state).adaptation == Adaptation(order.rule, 0)
+    assert algorithm.served(state, NORMALISED).adaptation == Adaptation(order.rule, 0)
     assert algorithm.traffic(order, NORMALISED) == Traffic(down=4 * 15), "what is shared; up is measured"
 
 

@@ -137,8 +137,8 @@ def test_adaptation_takes_plain_steps_of_alpha_whatever_the_optimizer(training):
 def served(**settings):
     algorithm = create_algorithm("per-fedavg", settings)
     state = algorithm.init(build_quadratic_layout(2), 3, lambda number: np.zeros(2, np.float32), rng())
-    orders = algorithm.orders(state, 0, Presence((0, 1, 2), (0, 2)), rng())
-    return orders, algorithm.served(state)
+    orders = algorithm.orders(state, 0, Presence((0, 1, 2), (0, 2)), build_quadratic_layout(2), rng())
+    return orders, algorithm.served(state, build_quadratic_layout(2))
 
 
 def test_orders_carry_the_meta_rule_and_clients_adapt_before_their_test():

@@ -31,7 +31,7 @@ class ShorterRule(LocalRule):
 class Fragile(FedOpt):
     '''Fails in round 2 while a file is there, as on a broken machine. Clients train by a rule of its own.'''
 
-    def orders(self, state, round_index, present, rng):
+    def orders(self, state, round_index, present, layout, rng):
         return [Order(c, (int(state.labels_K[c]),), rule=ShorterRule()) for c in present.sampled]
 
     def recluster(self, state, round_index, updates, rng):

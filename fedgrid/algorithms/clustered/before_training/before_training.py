@@ -149,7 +149,9 @@ class BeforeTraining(SharedLayers):
         newcomers = np.array(clients)[has_moved_N], distances_NC.min(axis=1)[has_moved_N]
         return _store_memberships(state, labels_K, centroids_CD, members_C, *newcomers)
 
-    def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
+    def orders(
+        self, state: State, round_index: int, present: Presence, layout: Layout, rng: Rng
+    ) -> Sequence[Order]:
         """Send each sampled client its cluster's model.
 
         Args:
@@ -157,13 +159,14 @@ class BeforeTraining(SharedLayers):
             round_index: the round, from 0.
             present: the clients that were sampled; with `sample: cluster` a share of each cluster is drawn
                 from `joined` instead.
+            layout: names and shapes of the tensors in a state vector; not used here.
             rng: draws that share.
         """
         if self.settings.sample == "cluster":
             present = Presence(
                 present.joined, self._sample_each_cluster(state, present, rng), present.participation
             )
-        return super().orders(state, round_index, present, rng)
+        return super().orders(state, round_index, present, layout, rng)
 
     def _sample_each_cluster(self, state: State, present: Presence, rng: Rng) -> tuple[int, ...]:
         """Sample a share of the members of each cluster that have joined, at least one, ascending."""

@@ -120,7 +120,9 @@ class FlisDc(Algorithm):
         zeros_K = np.zeros(num_clients, np.int64)
         return State((fresh(0),), zeros_K, {"model_K": zeros_K})
 
-    def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
+    def orders(
+        self, state: State, round_index: int, present: Presence, layout: Layout, rng: Rng
+    ) -> Sequence[Order]:
         """Send each sampled client all cluster models of the round before; infer on the replies."""
         on = self.settings.choose_on
         by = self.settings.choose_by
@@ -155,7 +157,7 @@ class FlisDc(Algorithm):
         state = state.keep(model_K=model_K).keep(**{inference.CLASSES: classes_KM})
         return state, Diagnostics(clustered=True, members=members)
 
-    def served(self, state: State) -> Served:
+    def served(self, state: State, layout: Layout) -> Served:
         """Test participants with their cluster's model, the others with the one that they would choose."""
         model_K = state.arrays["model_K"]
         choosing = frozenset(np.flatnonzero(model_K == NO_MODEL).tolist())

@@ -127,7 +127,9 @@ class FlisHc(FedOpt):
             return State((fresh(0),), np.zeros(num_clients, np.int64))
         return super().init(layout, num_clients, fresh, rng)
 
-    def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
+    def orders(
+        self, state: State, round_index: int, present: Presence, layout: Layout, rng: Rng
+    ) -> Sequence[Order]:
         """Send orders to all clients until there are clusters, then to those sampled.
 
         The server predicts with the models of clients that are in no cluster yet.
@@ -151,11 +153,11 @@ class FlisHc(FedOpt):
         """Let the client join the cluster whose members' predictions agree most with its own."""
         return self._place_waiting(state, updates)[0] if inference.CLASSES in state.arrays else state
 
-    def served(self, state: State) -> Served:
+    def served(self, state: State, layout: Layout) -> Served:
         """Test each client with its cluster's model, or with the mean of its neighbours' models."""
         if self.settings.variant == "neighbours":
             return Served(state.models, neighbour_lists.read_starts(state), self.fine_tuning(state))
-        return super().served(state)
+        return super().served(state, layout)
 
     def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> StepResult:
         """Form the clusters, or place those that have waited; then average within each cluster.

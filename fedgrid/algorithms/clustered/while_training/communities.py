@@ -141,7 +141,9 @@ class Communities(FedOpt):
             conditions
         )
 
-    def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
+    def orders(
+        self, state: State, round_index: int, present: Presence, layout: Layout, rng: Rng
+    ) -> Sequence[Order]:
         """Send each sampled client its start model, which need not be its community's."""
         # A start may be a mixture that is no community's model, so it is not the label.
         start_K = _read_starts(state)

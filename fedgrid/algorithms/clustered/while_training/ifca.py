@@ -118,7 +118,9 @@ class Ifca(SharedLayers):
             redraws=np.array([redraws]),
         )
 
-    def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
+    def orders(
+        self, state: State, round_index: int, present: Presence, layout: Layout, rng: Rng
+    ) -> Sequence[Order]:
         """Send each sampled client all models, in an order of its own: ties go to the first.
 
         Args:
@@ -199,7 +201,7 @@ class Ifca(SharedLayers):
         state = replace(state, labels_K=labels_K).keep(choice_K=choice_K, chose_K=chose_K)
         return state, Diagnostics(clustered=True, counts=tuple(counts.tolist()), warnings=warnings)
 
-    def served(self, state: State) -> Served:
+    def served(self, state: State, layout: Layout) -> Served:
         """Test a client with the model that it has trained; one that was not sampled chooses again."""
         choosing = np.flatnonzero(~state.arrays["chose_K"])
         return Served(

@@ -46,7 +46,7 @@ from fedgrid.engine.federation.plugin_calls import plugin_call_context
 from fedgrid.engine.federation.seeds import make_generator, preserve_states
 from fedgrid.engine.federation.training import evaluation, local
 from fedgrid.engine.federation.training.confusion import Counts
-from fedgrid.engine.federation.training.local import LocalResult
+from fedgrid.engine.federation.training.local import LocalResult, Moment
 from fedgrid.engine.federation.uplink.replies import collect_residuals, send_reply
 
 
@@ -189,6 +189,8 @@ class ClientWorker:
             rule=turn.task.order.rule,
             payload=turn.task.order.payload,
             reference=None if reference is None else reference.images,
+            max_steps=turn.task.order.steps,
+            moment=self._make_moment(turn.task),
         )
         local.check_finished(turn.task.order.rule, result)
         return [result], perf_counter() - started
@@ -235,12 +237,12 @@ class ClientWorker:
         # Personal entries are not sent, so the update alone would not show that they are broken.
         is_finite = not order.rule.personal or bool(np.isfinite(trained).all())
         sent = send_reply(
-            trained,
+            None if order.steps == 0 else trained,
             result.outputs,
             order.rule,
             turn.memory,
             self._setup.uplink,
-            len(self._flat.weights),
+            self._flat.layout,
             lambda purpose: self._make_rng(purpose, task),
         )
         update = sent[UPDATE].update
@@ -280,6 +282,13 @@ class ClientWorker:
         """Make the generator of a purpose for a task's client and round."""
         return make_generator(self._setup.seed, purpose, client=task.client, round_index=task.round_index)
 
+    def _make_moment(self, task: TrainTask | EvaluateTask) -> Moment:
+        """Make the moment of a task; what a rule draws for a test is what it draws in the round after."""
+        is_adaptation = isinstance(task, EvaluateTask)
+        following = task.round_index + is_adaptation
+        rng = make_generator(self._setup.seed, "own batches", client=task.client, round_index=following)
+        return Moment(task.round_index, is_adaptation, rng)
+
     def _predict_reference(self, model: Vector) -> np.ndarray:
         """Predict the server's reference images with the model that the server can build from the update."""
         reference = self._holdings.reference
@@ -303,6 +312,7 @@ class ClientWorker:
             rule=task.adaptation.rule,
             payload=task.adaptation.payload,
             max_steps=task.adaptation.steps,
+            moment=self._make_moment(task),
             test=partial(self._test_module, self._holdings.load_test_set(task.client, task.round_index)),
         )
 

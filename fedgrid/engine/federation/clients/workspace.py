@@ -24,7 +24,7 @@ from fedgrid.engine.federation.clients.messages import Memory, Setup, TrainTask
 from fedgrid.engine.federation.data.images import HeldImages
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.inputs import draw_examples
-from fedgrid.engine.federation.models.flat_vectors import FlatModule, build_blank, find_head
+from fedgrid.engine.federation.models.flat_vectors import FlatModule, build_blank, build_layout, find_head
 from fedgrid.engine.federation.models.normalisation import MixedPrecision, Normalised
 from fedgrid.engine.federation.seeds import make_generator
 from fedgrid.engine.federation.training.batches import move_channels_first
@@ -199,7 +199,11 @@ def find_layer_prefix(setup: Setup) -> str:
 def build_flat_module(setup: Setup, device: str) -> FlatModule:
     """Build the workspace for a run's model on a torch device, as `build_module`."""
     head = find_head(setup.model)
-    return FlatModule(build_module(setup, device), None if head is None else find_layer_prefix(setup) + head)
+    return FlatModule(
+        build_module(setup, device),
+        None if head is None else find_layer_prefix(setup) + head,
+        build_layout(setup.model, setup.inputs, setup.num_classes),
+    )
 
 
 def _build_model(setup: Setup) -> nn.Module:
@@ -256,14 +260,14 @@ class StackTraining:
             The results in the order of the turns, and a client's share of the seconds.
 
         Raises:
-            ConfigError: a client is to train by a rule.
+            ConfigError: a client is to train by a rule, or for a number of steps of its own.
         """
         members = {}
         training = self._setup.training.in_round(turns[0].task.round_index)
         for turn in turns:
             task = turn.task
             held = turn.held
-            if task.order.rule != PLAIN:
+            if task.order.rule != PLAIN or task.order.steps is not None:
                 raise ConfigError(self._setup.training.not_stacked)
             rng = make_generator(
                 self._setup.seed, "batches", client=task.client, round_index=task.round_index

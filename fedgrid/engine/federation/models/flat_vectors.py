@@ -52,6 +52,10 @@ def read_layout(module: nn.Module) -> Layout:
         names=tuple(named),
         shapes=tuple(tuple(tensor.shape) for tensor in named.values()),
         num_parameters=sum(parameter.numel() for parameter in parameters.values()),
+        # By an attribute, which survives `torch.jit.script`; the class does not.
+        norm_layers=tuple(
+            name for name, layer in module.named_modules() if hasattr(layer, "num_batches_tracked")
+        ),
     )
 
 
@@ -111,11 +115,13 @@ class FlatModule:
     Args:
         module: the model; its parameters are replaced by views.
         head: name of the submodule whose inputs are the features. Default: none.
+        layout: layout of the model's state, by the model's own names. Default: read from the module.
     """
 
-    def __init__(self, module: nn.Module, head: str | None = None) -> None:
+    def __init__(self, module: nn.Module, head: str | None = None, layout: Layout | None = None) -> None:
         """Take over a module; `head` is the name of its head."""
         self.module = module
+        self.layout = layout or read_layout(module)
         # The hook knows this list and not the workspace: a cycle would keep both on the device.
         self._head_inputs: list[Tensor] = []
         if head is not None:
@@ -195,8 +201,8 @@ class FlatModule:
         num_entries = size + sum(tensor.numel() for tensor in self._buffer_tensors)
         if vector.shape not in {(size,), (num_entries,)}:
             raise ValueError(f"an array of shape {vector.shape} does not fit a model of {size} parameters")
-        flat = torch.empty_like(self.weights)
-        _copy_vector(self._build_views(flat), vector[:size])
+        flat = torch.empty(len(vector), device=self.weights.device)
+        _copy_vector([*self._build_views(flat[:size]), flat[size:]], vector)
         return flat
 
     def _build_views(self, flat: Tensor) -> list[Tensor]:

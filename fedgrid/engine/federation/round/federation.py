@@ -109,13 +109,15 @@ def round_context(number: int, seed: int) -> Iterator[None]:
         ) from error
 
 
-def query_served_models(algorithm: Algorithm, state: State, size: int, seed: int, round_index: int) -> Served:
+def query_served_models(
+    algorithm: Algorithm, state: State, layout: Layout, seed: int, round_index: int
+) -> Served:
     """Find which models the algorithm serves after a round, and check what it returns.
 
     Args:
         algorithm: The run's algorithm.
         state: Its state after the round.
-        size: Entries of a model's vector, P.
+        layout: That of a model's vector.
         seed: The run's root seed.
         round_index: The round, from 0.
 
@@ -125,7 +127,7 @@ def query_served_models(algorithm: Algorithm, state: State, size: int, seed: int
     with plugin_call_context(
         algorithm, "served", make_generator(seed, "own served", round_index=round_index)
     ):
-        return check_served(algorithm, state, size)
+        return check_served(algorithm, state, layout)
 
 
 @dataclass(frozen=True)
@@ -238,7 +240,7 @@ class Federation:
 
     def find_served_models(self, state: State, round_index: int) -> Served:
         """Find which models are served, and so tested, after a round, from 0."""
-        served = query_served_models(self.algorithm, state, self.layout.size, self.seed, round_index)
+        served = query_served_models(self.algorithm, state, self.layout, self.seed, round_index)
         return self.add_own_buffers(served)
 
     def add_own_buffers(self, served: Served) -> Served:

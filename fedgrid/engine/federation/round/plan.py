@@ -145,7 +145,7 @@ def plan_round(federation: Federation, run_state: RunState, pool: Pool) -> Plan:
     rng = make_generator(federation.seed, "orders", round_index=round_index)
     own_rng = make_generator(federation.seed, "own orders", round_index=round_index)
     with plugin_call_context(algorithm, "orders", own_rng):
-        orders = algorithm.orders(state, round_index, presence, rng)
+        orders = algorithm.orders(state, round_index, presence, federation.layout, rng)
     ordered = [
         replace(order, rule=federation.keep_own_buffers(order.rule))
         for order in check_orders(algorithm, orders, len(state.models), presence)

@@ -127,3 +127,26 @@ def gather_batches(pixels: Tensor, order: Tensor, moves: Moves | None, batch_siz
         # only.
         images = gather_images(pixels, order[block], moves and moves.select_part(block))
         yield from torch.split(convert_to_inputs(move_channels_first(images)), batch_size)
+
+
+class ImageBatches:
+    """Batches of images in their order, converted to inputs as they are read.
+
+    Args:
+        images: as `ImageSet.images`, on a device, shape (N, C, H, W).
+        labels: shape (N,).
+        batch_size: images in a batch; the last one may have fewer.
+        smallest: a last batch with fewer images than this is left out.
+    """
+
+    def __init__(self, images: Tensor, labels: Tensor, batch_size: int, smallest: int) -> None:
+        self._images, self._labels = images, labels
+        self._batch_size, self._smallest = batch_size, smallest
+
+    def __len__(self) -> int:
+        return len(range(0, len(self._labels) - self._smallest + 1, self._batch_size))
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for number in range(len(self)):
+            part = slice(number * self._batch_size, (number + 1) * self._batch_size)
+            yield convert_to_inputs(self._images[part]), self._labels[part]

@@ -7,9 +7,9 @@ device before the last epoch ends.
 Shapes: N images, P entries of a state vector of which W are parameters.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import ceil, nan
 from types import MappingProxyType
@@ -18,13 +18,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule, LocalSteps
+from fedgrid.algorithms.contract.local_rule import PLAIN, LocalOptimizer, LocalRule, LocalSteps
 from fedgrid.algorithms.updates.source import Arrays, Vector
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
 from fedgrid.engine.federation.plugin_calls import plugin_call_context
 from fedgrid.engine.federation.seeds import seed_all
 from fedgrid.engine.federation.training import task
-from fedgrid.engine.federation.training.batches import draw_moves, gather_batches, move_channels_last
+from fedgrid.engine.federation.training.batches import (
+    ImageBatches,
+    draw_moves,
+    gather_batches,
+    move_channels_last,
+)
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.evaluation import (
     TEST_BATCH,
@@ -67,6 +72,18 @@ class LocalResult:
     """Whether the rule has a test of its own (`LocalSteps.test`)."""
 
 
+@dataclass(frozen=True)
+class Moment:
+    """The round and the purpose of a client's training."""
+
+    round_index: int = 0
+    """The round, from 0."""
+    is_adaptation: bool = False
+    """Whether it is an adaptation before a test, after that round."""
+    own_rng: np.random.Generator = field(default_factory=partial(np.random.default_rng, 0))
+    """Draws the parts of `LocalModel.batches`."""
+
+
 class ModelInTraining:
     """A client's model in training, as the hooks of a local rule see it: a `LocalModel`.
 
@@ -77,6 +94,7 @@ class ModelInTraining:
         memory: `LocalResult.memory` of the client's last round.
         payload: the rule's arrays from the server.
         reference: the server's reference images; None: none.
+        moment: round and purpose of the training.
     """
 
     def __init__(
@@ -87,11 +105,17 @@ class ModelInTraining:
         memory: Arrays,
         payload: Arrays,
         reference: Tensor | None,
+        moment: Moment,
     ) -> None:
         """Store the workspace with the model, and the client's images and labels."""
         self._flat = flat
         self._training = training
         self._optimizer = OPTIMIZERS[training.optimizer](flat, training, memory.get(OPTIMIZER))
+        self._own_optimizers: dict[str, OwnOptimizer] = {}
+        self._moment = moment
+        self.layout = flat.layout
+        self.round_index = moment.round_index
+        self.is_adapting = moment.is_adaptation
         self.weights = flat.weights
         self.learning_rate = training.learning_rate
         self.momentum = training.momentum
@@ -166,8 +190,40 @@ class ModelInTraining:
         parts = zip(*(torch.split(tensor, TEST_BATCH) for tensor in self._held), strict=True)
         return ((convert_to_inputs(images), labels) for images, labels in parts)
 
+    def batches(self, share: float = 1.0, batch_size: int | None = None) -> Iterable[tuple[Tensor, Tensor]]:
+        """Divide a random part of the images, in a row, into batches, which are made as they are read.
+
+        Raises:
+            ValueError: `share` is not in (0, 1], or `batch_size` is less than 1.
+        """
+        size = self._training.batch_size if batch_size is None else batch_size
+        if not 0 < share <= 1 or size < 1:
+            raise ValueError(
+                f"local.batches(share={share}, batch_size={batch_size}): expected a share in (0, 1], and at "
+                "least one image in a batch"
+            )
+        images, labels = self._held
+        count = max(1, int(share * len(labels)))
+        begin = int(self._moment.own_rng.integers(len(labels) - count + 1))
+        return ImageBatches(
+            images[begin : begin + count],
+            labels[begin : begin + count],
+            size,
+            find_smallest_batch(self._flat.module, size),
+        )
+
+    def optimizer(self, name: str, learning_rate: float | None = None) -> LocalOptimizer:
+        """Build an optimizer of the run's kind for another model, or find the one of this name."""
+        if name not in self._own_optimizers:
+            training = self._training
+            if learning_rate is not None:
+                training = training.model_copy(update={"learning_rate": learning_rate})
+            memory = self.memory.get(f"{OPTIMIZER}/{name}")
+            self._own_optimizers[name] = OwnOptimizer(self._flat, training, memory)
+        return self._own_optimizers[name]
+
     def tensor(self, vector: Vector) -> Tensor:
-        """Convert a vector in the layout's order, shape (W,) or (P,), to a tensor like `weights`."""
+        """Convert parameters, (W,), or a state, (P,), from the layout's order to the model's own."""
         return self._flat.scatter_vector(vector)
 
     def vector(self, tensor: Tensor) -> Vector:
@@ -229,9 +285,32 @@ class ModelInTraining:
         self._optimizer.take_step(self.weights, gradient)
 
     def optimizer_memory(self) -> Arrays:
-        """Read the optimizer's state, if it is kept and there is any."""
-        memory = self._optimizer.read_memory() if self._training.keep_optimizer_state else None
-        return {} if memory is None else {OPTIMIZER: memory}
+        """Read the states of the optimizers, if they are kept and there are any."""
+        if not self._training.keep_optimizer_state:
+            return {}
+        own = {f"{OPTIMIZER}/{name}": each.read_memory() for name, each in self._own_optimizers.items()}
+        states = {OPTIMIZER: self._optimizer.read_memory(), **own}
+        return {name: state for name, state in states.items() if state is not None}
+
+
+class OwnOptimizer:
+    """An optimizer of the run's kind for a model of a rule's own: a `LocalOptimizer`."""
+
+    def __init__(self, flat: FlatModule, training: LocalTraining, memory: Vector | None) -> None:
+        self._training = training
+        self._optimizer = OPTIMIZERS[training.optimizer](flat, training, memory)
+
+    def descend(self, weights: Tensor, gradient: Tensor) -> None:
+        """Take one step along a gradient, which may be overwritten."""
+        clip_gradients(gradient, self._training.clip_gradient)
+        self._optimizer.take_step(weights, gradient)
+
+    def read_memory(self) -> Vector | None:
+        """Read the state, as `LocalResult.memory` has it."""
+        return self._optimizer.read_memory()
+
+
+FIRST_MOMENT = Moment()
 
 
 @torch.enable_grad()
@@ -248,6 +327,7 @@ def train_client(
     payload: Arrays = NO_ARRAYS,
     reference: Tensor | None = None,
     max_steps: int | None = None,
+    moment: Moment = FIRST_MOMENT,
     test: Callable[[Logits], Counts] | None = None,
 ) -> LocalResult:
     """Train from `start` on all images for `training.local_epochs` epochs, or `training.local_steps` steps.
@@ -268,6 +348,7 @@ def train_client(
         payload: the rule's arrays. Default: none.
         reference: the server's reference images for rules that predict on them. Default: none.
         max_steps: stop after this many optimizer steps. Default: as `training` says.
+        moment: round and purpose of the training. Default: round 1.
         test: tests the trained model through the rule (`LocalSteps.test`). Default: no test.
 
     Raises:
@@ -277,17 +358,16 @@ def train_client(
     smallest = find_smallest_batch(flat.module, training.batch_size)
     # Children, so that neither augmentation nor dropout changes the order of the images.
     moves, own = rng.spawn(2)
-    is_round = max_steps is None
     max_steps = training.local_steps if max_steps is None else max_steps
     # Seeded once a call: all that model and rule draw follows from this client's generator alone.
     seed_all(str(flat.weights.device), own)
     with plugin_call_context(rule, "start", None):
         # 1. Load the state, with the client's personal entries in it.
         flat.write_vector(_restore_personal_entries(start, rule, memory))
-        if is_round and training.buffers == "reset":
+        if training.buffers == "reset" and not moment.is_adaptation:
             reset_norms(flat.module)
         # 2. Let the rule prepare. Its `start` may change the model, so the parameters are copied after it.
-        local = ModelInTraining(flat, (images, labels), training, memory, payload, reference)
+        local = ModelInTraining(flat, (images, labels), training, memory, payload, reference, moment)
         # A last batch of fewer than `smallest` images does not begin.
         begins = range(0, len(labels) - smallest + 1, size)
         local.plan(len(begins), max_steps)
@@ -371,12 +451,13 @@ def check_finished(rule: LocalRule, result: LocalResult) -> None:
     """
     kinds = {
         "outputs": (set(rule.outputs), result.outputs),
-        "remembers": (set(rule.remembers), _drop_names(result.memory, OPTIMIZER, PERSONAL)),
+        "remembers": (set(rule.remembers), _drop_own_names(result.memory)),
     }
     with plugin_call_context(rule, "start", None):
         for kind, (declared, returned) in kinds.items():
             # Undeclared arrays would be lost without a word, and the bytes of declared ones are counted.
-            if declared != set(returned):
+            missing = set() if kind == "remembers" else declared - set(returned)
+            if missing or not set(returned) <= declared:
                 raise ValueError(
                     f"{type(rule).__name__}.{kind} declares {sorted(declared)}, its `finish` returned "
                     f"{sorted(returned)}"
@@ -394,6 +475,10 @@ def check_finished(rule: LocalRule, result: LocalResult) -> None:
                     )
 
 
-def _drop_names(memory: Arrays, *names: str) -> Arrays:
-    """Drop some names from a client's memory."""
-    return {name: array for name, array in memory.items() if name not in names}
+def _drop_own_names(memory: Arrays) -> Arrays:
+    """Drop what the training loop itself keeps in a client's memory."""
+    return {
+        name: array
+        for name, array in memory.items()
+        if name not in (OPTIMIZER, PERSONAL) and not name.startswith(f"{OPTIMIZER}/")
+    }

@@ -114,13 +114,13 @@ class Accountant:
         """Compute the distance of what each client's order has it send, in deviations of its noise.
 
         An update and the rule's k other arrays are each clipped and noised alone, so their distances add up
-        as sqrt(1 + k).
+        as sqrt(1 + k). A client that only answers sends no update.
         """
         noise = find_noise_multiplier(self.uplink)
         return {
             order.client: inf
             if order.reveals_fit
-            else sqrt(1 + len(list_covered_outputs(order.rule, self.uplink))) / noise
+            else sqrt((order.steps != 0) + len(list_covered_outputs(order.rule, self.uplink))) / noise
             for order in (orders if self.sends_updates else ())
         }
 

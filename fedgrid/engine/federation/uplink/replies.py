@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.local_rule import LocalRule
-from fedgrid.algorithms.updates.source import UPDATE, Vector
+from fedgrid.algorithms.updates.source import UPDATE, Layout, Vector
 from fedgrid.engine.federation.uplink.steps import Clip, Noise, SentArray, UplinkStep, send_update
 
 RESIDUAL = "uplink_residual"
@@ -25,35 +25,43 @@ output.
 
 
 def send_reply(
-    update: Vector,
+    update: Vector | None,
     outputs: Mapping[str, NDArray[Any]],
     rule: LocalRule,
     memory: Mapping[str, NDArray[Any]],
     uplink: Sequence[UplinkStep],
-    num_parameters: int,
+    layout: Layout,
     make_rng: Callable[[str], np.random.Generator],
 ) -> dict[str, SentArray]:
     """Send a client's reply through the uplink.
 
     Args:
         update: The complete update, float32, shape (P,); what is sent of it is 0 where entries are personal.
+            None: the client only answers, and its update is zero.
         outputs: The rule's arrays, by name.
         rule: Says which entries are personal, and which arrays are public.
         memory: The client's, with its residuals of earlier rounds.
         uplink: The steps, in their order.
-        num_parameters: W.
+        layout: That of the update.
         make_rng: Makes the generator of a purpose, for this client and round.
 
     Returns:
         What reaches the server, by name: the update as `UPDATE`, and each output.
     """
+    if update is None:
+        zeros = np.zeros(layout.size, np.float32)
+        residual = memory.get(RESIDUAL)
+        return {
+            UPDATE: SentArray(zeros, 0, residual=residual),
+            **_send_outputs(outputs, rule, memory, uplink, make_rng),
+        }
     if not (uplink or rule.personal):  # Most runs: no generator is made. The old residual stays in memory.
         received = {name: SentArray(array, array.nbytes) for name, array in outputs.items()}
         return {UPDATE: SentArray(update, update.nbytes, residual=memory.get(RESIDUAL)), **received}
     shared = np.ones(len(update), np.bool_)
     for start, stop in rule.personal:
         shared[start:stop] = False
-    num_shared = int(np.count_nonzero(shared[:num_parameters]))
+    num_shared = int(np.count_nonzero(shared[: layout.num_parameters]))
     # Personal entries are cut out before the steps: they would take part in the norm that is clipped, and in
     # the largest entries.
     shared_update = update[shared] if rule.personal else update
@@ -62,7 +70,18 @@ def send_reply(
         padded = np.zeros_like(update)
         padded[shared] = sent.update
         sent = replace(sent, update=padded)
-    received = {UPDATE: sent}
+    return {UPDATE: sent, **_send_outputs(outputs, rule, memory, uplink, make_rng)}
+
+
+def _send_outputs(
+    outputs: Mapping[str, NDArray[Any]],
+    rule: LocalRule,
+    memory: Mapping[str, NDArray[Any]],
+    uplink: Sequence[UplinkStep],
+    make_rng: Callable[[str], np.random.Generator],
+) -> dict[str, SentArray]:
+    """Send the rule's arrays through the uplink, each on its own; see `send_reply`."""
+    received = {}
     for name, array in outputs.items():
         if name not in list_covered_outputs(rule, uplink) or not _can_take_steps(array, name, uplink):
             received[name] = SentArray(array, array.nbytes)

@@ -128,8 +128,7 @@ def observe_round(
     if federation.algorithm.traits.sends_updates and before is not None:
         sent = _train_again(federation, setup, before)
     labels_K, at = after.state.labels_K, after.rounds_done - 1
-    size, seed = federation.layout.size, config.root_seed
-    served = query_served_models(federation.algorithm, after.state, size, seed, at)
+    served = query_served_models(federation.algorithm, after.state, federation.layout, config.root_seed, at)
     return ObservedRound(config, setup, federation.layout, labels_K, served.models, served.model_K, sent, at)
 
 

@@ -85,9 +85,9 @@ class ServedModels:
         self.num_server_images = len(setup.server_set)
         self.inputs = setup.inputs
         self.worker = ServingWorker(setup, device)
-        size = build_layout(setup.model, setup.inputs, setup.num_classes).size
+        layout = build_layout(setup.model, setup.inputs, setup.num_classes)
         self._served = query_served_models(
-            build_algorithm(config), after.state, size, config.root_seed, self.round_index
+            build_algorithm(config), after.state, layout, config.root_seed, self.round_index
         )
         self._memories: Memories = after.memories
 

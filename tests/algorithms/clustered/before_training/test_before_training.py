@@ -85,11 +85,11 @@ def test_client_that_is_not_met_yet_counts_to_the_largest_cluster():
 def test_share_of_each_cluster_is_asked():
     algorithm = embeddings(sample="cluster")
     state, everybody = met(algorithm), tuple(range(5))
-    orders = algorithm.orders(state, 1, Presence(everybody, (0, 2), 0.5), rng())
+    orders = algorithm.orders(state, 1, Presence(everybody, (0, 2), 0.5), build_layout(2), rng())
     asked = [order.client for order in orders]
     assert sum(client in (0, 2, 4) for client in asked) == 2
     assert sum(client in (1, 3) for client in asked) == 1
-    one_there = algorithm.orders(state, 1, Presence((0, 1), (0,), 0.1), rng())
+    one_there = algorithm.orders(state, 1, Presence((0, 1), (0,), 0.1), build_layout(2), rng())
     assert [order.client for order in one_there] == [0, 1]
 
 

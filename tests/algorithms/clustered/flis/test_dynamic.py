@@ -81,7 +81,7 @@ class TestStep:
         [order] = build_orders(algorithm, state, [3], 1).values()
         assert (order.candidates, order.choose_on, order.choose_by) == ((0, 1, 2), "batch", "accuracy")
         assert order.infer
-        served = algorithm.served(state)
+        served = algorithm.served(state, build_layout(1))
         assert served.choosing == {1, 3, 5}
         assert (served.choose_on, served.choose_by) == ("batch", "accuracy")
         assert served.adaptation == Adaptation(steps=7)

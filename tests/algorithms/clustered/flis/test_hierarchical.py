@@ -27,7 +27,10 @@ def begin(algorithm, num_clients=6):
 
 
 def orders(algorithm, state, joined, sampled):
-    return {each.client: each for each in algorithm.orders(state, 1, Presence(joined, sampled), rng())}
+    return {
+        each.client: each
+        for each in algorithm.orders(state, 1, Presence(joined, sampled), build_layout(1), rng())
+    }
 
 
 def take(algorithm, state, updates, sampled=None, weights=None, classes=None):
@@ -161,7 +164,7 @@ class TestNeighbours:
 
     def test_clients_are_tested_with_what_they_train_next(self):
         state, _ = self.first(sampled=range(4))
-        served = self.ALGORITHM.served(state)
+        served = self.ALGORITHM.served(state, build_layout(1))
         found = [float(served.models[place][0]) for place in served.model_K]
         assert found == [trained(state, client) for client in range(4)]
 

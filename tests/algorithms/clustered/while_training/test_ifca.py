@@ -51,7 +51,7 @@ class TestAveraging:
         algorithm = ifca(choose_on="batch")
         state = state_of(algorithm, [[0.0], [10.0], [20.0]], 4, self.ONE)
         state, _ = take(algorithm, state, {0: (1, [1.0]), 3: (2, [3.0])}, self.ONE)
-        served = algorithm.served(state)
+        served = algorithm.served(state, TWO_LAYERS)
         assert served.choosing == {1, 2}
         assert served.choose_on == "batch"
         assert [served.model_K[0], served.model_K[3]] == [1, 2]

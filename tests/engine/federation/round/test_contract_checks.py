@@ -60,7 +60,7 @@ class Own(FedOpt):
         {meet}
         return state.keep(heard=np.ones(3))
 
-    def orders(self, state, round_index, present, rng):
+    def orders(self, state, round_index, present, layout, rng):
         shared = {{"pull": np.ones(3)}}
         orders = [Order(c, (int(state.labels_K[c]),), rule=Rule(), payload=shared) for c in present.sampled]
         {orders}
@@ -70,8 +70,8 @@ class Own(FedOpt):
         {recluster}
         return state, Diagnostics()
 
-    def served(self, state):
-        served = super().served(state)
+    def served(self, state, layout):
+        served = super().served(state, layout)
         {served}
         return served
 

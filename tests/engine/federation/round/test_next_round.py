@@ -290,7 +290,7 @@ class ToyIfca(Algorithm):
     def init(self, layout, num_clients, fresh, rng):
         return State((fresh(0), fresh(0) + 10), np.zeros(num_clients, np.int64))
 
-    def orders(self, state, round_index, present, rng):
+    def orders(self, state, round_index, present, layout, rng):
         return [Order(client, tuple(range(len(state.models)))) for client in present.sampled]
 
     def step(self, state, round_index, updates, rng):

@@ -8,7 +8,7 @@ import pytest
 from fedgrid.algorithms.averaging.fednova import NORMALISER, NormalisedRule
 from fedgrid.algorithms.averaging.scaffold import CHANGE, ScaffoldRule
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
-from fedgrid.algorithms.updates.source import UPDATE
+from fedgrid.algorithms.updates.source import UPDATE, Layout
 from fedgrid.engine.federation.seeds import make_generator
 from fedgrid.engine.federation.uplink.replies import RESIDUAL, collect_residuals, send_reply
 from fedgrid.engine.federation.uplink.steps import Clip, Noise, Quantise, TopK
@@ -24,7 +24,7 @@ def reply(trained, uplink=(), rule=PLAIN, outputs=None, memory=None, client=0, r
         rule,
         memory or {},
         uplink,
-        len(trained),
+        Layout(("weight",), ((len(trained),),), len(trained)),
         lambda purpose: make_generator(7, purpose, client=client, round_index=round_index),
     )
 

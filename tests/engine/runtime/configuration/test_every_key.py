@@ -222,7 +222,7 @@ def decided(algorithm):
         view = build_replies(algorithm, state, number, vectors, 4)
         seen.append(compute_temperature(view.cosine_distances_KK))
         [(state, diagnostics)] = federation.play(algorithm, [number], state)
-        served = algorithm.served(state)
+        served = algorithm.served(state, build_layout(16, 4))
         seen += [repr(diagnostics), [model.tobytes() for model in state.models], state.labels_K.tolist()]
         seen += [{name: array.tobytes() for name, array in state.arrays.items()}, repr(served.adaptation)]
         seen += [served.model_K.tolist(), served.choose_on, served.choose_by]

@@ -25,7 +25,7 @@ class Rule(LocalRule):
 class Failing(FedOpt):
     '''Fails at the server or at the clients.'''
 
-    def orders(self, state, round_index, present, rng):
+    def orders(self, state, round_index, present, layout, rng):
         return [Order(c, (int(state.labels_K[c]),), rule=Rule()) for c in present.sampled]
 
     def recluster(self, state, round_index, updates, rng):
