@@ -138,6 +138,7 @@ class FlisHc(FedOpt):
             state: the state so far.
             round_index: the round, from 0; not used.
             present: the clients that have joined, and those that were sampled.
+            layout: names and shapes of the tensors in a state vector; not used here.
             rng: not used.
         """
         start_K = neighbour_lists.read_starts(state)

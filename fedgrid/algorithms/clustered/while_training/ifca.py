@@ -127,6 +127,7 @@ class Ifca(SharedLayers):
             state: the state so far.
             round_index: the round, from 0; with `start: deal` the first one deals the models out.
             present: the clients that were sampled.
+            layout: names and shapes of the tensors in a state vector; not used here.
             rng: draws the orders, and deals.
         """
         count = len(state.models)
