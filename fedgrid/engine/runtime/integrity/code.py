@@ -1,7 +1,8 @@
 """The digest of the code on which a run's numbers depend: derived from imports, never listed.
 
 It covers the modules that the functions which make numbers import, directly or through others, inside
-functions too, and data files in the same folders. Comments, docstrings and blank lines do not count.
+functions too, and data files in the same folders. What is imported from `fedgrid` itself, as rivals do,
+counts as imported from the module that defines it. Comments, docstrings and blank lines do not count.
 """
 
 import ast
@@ -19,6 +20,9 @@ ROOTS = (
     "fedgrid.engine.federation.round.next_round",
 )
 """Modules of the functions that make the numbers of any run; those of its algorithm are added to these."""
+PACKAGE = __name__.partition(".")[0]
+EXPORTS = "_NAMES"
+"""Name of the table, in the package's own file, of modules and the names that they export."""
 
 
 class SourceModule:
@@ -62,6 +66,21 @@ class Sources:
         self._folder = folder
         self._modules: dict[str, SourceModule | None] = {}
 
+    @cached_property
+    def exports(self) -> dict[str, str]:
+        """Full name of what `fedgrid` exports -> the full name of the module that defines it."""
+        package = ast.parse((self._folder / "__init__.py").read_text(encoding="utf-8"))
+        [table] = [
+            node.value
+            for node in package.body
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == EXPORTS
+        ]
+        return {
+            f"{PACKAGE}.{name}": f"{PACKAGE}.{module}"
+            for module, names in ast.literal_eval(table).items()
+            for name in names.split()
+        }
+
     def digest_modules(self, names: Iterable[str]) -> str:
         """Compute the digest of modules and of all that they import; 64 hexadecimal digits.
 
@@ -91,8 +110,9 @@ class Sources:
         """Yield the modules of the package that a module imports, or imports something from."""
         module = self._find_module(name)
         for imported in module.imported_names if module is not None else ():
-            # `from a.b import c` imports the module a.b.c, or something that a.b defines.
+            # `from a.b import c` imports the module a.b.c, or something that a.b defines or exports.
             owner = imported if self._find_module(imported) is not None else imported.rpartition(".")[0]
+            owner = self.exports.get(imported, owner)
             if self._find_module(owner) is not None:
                 yield owner
 
@@ -101,7 +121,7 @@ class Sources:
         if name not in self._modules:
             package, _, below = name.partition(".")
             path = self._folder.joinpath(*below.split(".")).with_suffix(".py")
-            ours = package == __name__.partition(".")[0] and below and path.is_file()
+            ours = package == PACKAGE and below and path.is_file()
             self._modules[name] = SourceModule(path) if ours else None
         return self._modules[name]
 
