@@ -1,0 +1,1 @@
+"""References: each rival by hand in plain torch, independent of its plugin."""
