@@ -62,7 +62,8 @@ def learn_mixture(
     mixed = received | {name: mix_tensors(own[name], received[name], a[name]) for name in names}
     module, losses = problem.build(), []
     for _ in range(settings["most_passes"] if stored is None else 1):
-        for batch in torch.arange(len(client.x)).split(settings["batch"]):
+        for first in range(0, len(client.x), settings["batch"]):
+            batch = slice(first, first + settings["batch"])
             module.load_state_dict(mixed)
             loss = cross_entropy(module(client.x[batch]), client.y[batch])
             upper = [dict(module.named_parameters())[name] for name in names]

@@ -34,9 +34,9 @@ def compute_responsibilities(losses_NK: torch.Tensor, pi_K: torch.Tensor) -> tor
     return torch.softmax(torch.log(pi_K) - losses_NK, dim=1)
 
 
-def load_model(problem: Any, state: State) -> torch.nn.Module:
+def load_model(problem: Any, state: State) -> Any:
     """Returns a module with these weights."""
-    module: torch.nn.Module = problem.build()
+    module = problem.build()
     module.load_state_dict(state)
     return module
 
@@ -56,7 +56,7 @@ def train_model(problem: Any, state: State, i: int, round_index: int, q_N: torch
         with torch.no_grad():
             for weight, gradient in zip(module.parameters(), gradients, strict=True):
                 weight -= problem.learning_rate * gradient
-    return module.state_dict()
+    return dict(module.state_dict())
 
 
 def average(states: list[State], weights: Any) -> State:

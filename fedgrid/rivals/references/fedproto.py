@@ -39,7 +39,7 @@ def compute_pull(features_BD: torch.Tensor, labels_B: torch.Tensor, prototypes: 
 
 def average_by_class(features_ND: torch.Tensor, labels_N: torch.Tensor) -> Prototypes:
     """Returns the mean features of each class that has images."""
-    return {int(c): features_ND[labels_N == c].mean(dim=0) for c in labels_N.unique()}
+    return {c: features_ND[labels_N == c].mean(dim=0) for c in set(labels_N.tolist())}
 
 
 def average_prototypes(sent: list[Prototypes]) -> Prototypes:

@@ -46,8 +46,9 @@ def step_personal(
     rate: float,
 ) -> torch.Tensor:
     """Returns w - rate (gradient + lambda sum over s of u_s (w - c_s))."""
-    towards = sum(u * (weight - centre) for u, centre in zip(u_K, centres, strict=True))
-    return weight - rate * (gradient + pull * towards)
+    for u, centre in zip(u_K, centres, strict=True):
+        gradient = gradient + pull * u * (weight - centre)
+    return weight - rate * gradient
 
 
 def compute_losses(problem: Any, state: State, client: Any) -> torch.Tensor:

@@ -44,7 +44,7 @@ def flatten_model(problem: Any, state: State) -> torch.Tensor:
 def compute_scatter(points_NP: torch.Tensor, a_N: torch.Tensor, labels_N: torch.Tensor) -> float:
     """Returns the sum of a_i ||x_i - mean of its cluster by a||^2."""
     scatter = 0.0
-    for k in labels_N.unique():
+    for k in set(labels_N.tolist()):
         members, a = points_NP[labels_N == k], a_N[labels_N == k, None]
         centre = (a * members).sum(dim=0) / a.sum()
         scatter += float((a * (members - centre) ** 2).sum())

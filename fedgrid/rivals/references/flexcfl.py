@@ -18,7 +18,7 @@ from itertools import product
 from typing import Any
 
 import torch
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, normalize
 
 QUIRKS = (
     "the authors' figures test the model that a client received last instead of its group's",
@@ -34,13 +34,13 @@ State = dict[str, torch.Tensor]
 
 def compute_directions(deltas_NP: torch.Tensor, num_clusters: int) -> torch.Tensor:
     """Returns e[i, k], the cosine of delta_i and the k-th left singular vector of the deltas as columns."""
-    vectors_PK = torch.linalg.svd(deltas_NP.double().T, full_matrices=False).U[:, :num_clusters]
-    return deltas_NP.double() @ vectors_PK / deltas_NP.double().norm(dim=1, keepdim=True)
+    vectors_PN: torch.Tensor = torch.linalg.svd(deltas_NP.double().T, full_matrices=False).U
+    return normalize(deltas_NP.double(), dim=1) @ vectors_PN[:, :num_clusters]
 
 
 def compute_scatter(points_NP: torch.Tensor, labels_N: torch.Tensor) -> float:
     """Returns the sum of squared distances of the points to the means of their clusters."""
-    clusters = [points_NP[labels_N == k] for k in labels_N.unique()]
+    clusters = [points_NP[labels_N == k] for k in set(labels_N.tolist())]
     return sum(float(((members - members.mean(dim=0)) ** 2).sum()) for members in clusters)
 
 
@@ -67,9 +67,9 @@ def flatten_model(module: torch.nn.Module) -> torch.Tensor:
     return torch.nn.utils.parameters_to_vector(module.parameters()).detach()
 
 
-def load_model(problem: Any, vector_P: torch.Tensor) -> torch.nn.Module:
+def load_model(problem: Any, vector_P: torch.Tensor) -> Any:
     """Returns a module with these parameters."""
-    module: torch.nn.Module = problem.build()
+    module = problem.build()
     torch.nn.utils.vector_to_parameters(vector_P.clone(), module.parameters())
     return module
 
