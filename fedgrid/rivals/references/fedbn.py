@@ -41,7 +41,7 @@ def train_in_place(net: torch.nn.Module, x: Tensor, y: Tensor, rate: float) -> N
     gradients = torch.autograd.grad(cross_entropy(net(x), y), parameters)
     with torch.no_grad():
         for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter -= rate * gradient
+            parameter.sub_(rate * gradient)
 
 
 def average_models(models: list[State], weights: list[float]) -> State:
