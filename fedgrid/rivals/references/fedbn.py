@@ -6,8 +6,8 @@ BatchNorm by plain SGD, batches normalised by their own statistics. A client is 
 just averaged and its own BatchNorm, in evaluation mode (running statistics).
 
 Source: Li, Jiang, Zhang, Kamp, Dou, "FedBN: Federated Learning on Non-IID Features via Local Batch
-Normalization", ICLR 2021, arXiv:2102.07623; facts: RIVALS B7. Steps are from the authors' code (med-
-air/FedBN), which weighs all clients alike; here the run's weights count.
+Normalization", ICLR 2021, arXiv:2102.07623; facts: RIVALS B7. Steps are from the authors' code
+(med-air/FedBN), which weighs all clients alike; here the run's weights count.
 """
 
 from typing import Any
