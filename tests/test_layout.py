@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+import fedgrid
+
 CHECKOUT = Path(__file__).parents[1]
-PACKAGES = ("algorithms", "engine", "grids", "tracking")
+PACKAGES = ("algorithms", "engine", "grids", "rivals", "tracking")
 HOUSE = CHECKOUT / "fedgrid"
 """Beside the packages it has modules that all may import, such as `redaction`."""
 
@@ -22,9 +24,12 @@ WITHOUT_RAY = ("algorithms", FEDERATION, "grids.explain.compute")
 RUNS_AND_KEEPS = ("ray", "mlflow", "pyarrow", "pandas", "fsspec", "safetensors", "matplotlib")
 """What runs, keeps and shows numbers."""
 MAY_IMPORT = {
-    "algorithms": {"algorithms"},
+    # It registers the rivals, which it does not use.
+    "algorithms": {"algorithms", "rivals"},
     "engine": {"engine", "algorithms"},
-    "grids": {"grids", "engine", "algorithms", "tracking"},
+    "grids": {"grids", "engine", "algorithms", "rivals", "tracking"},
+    # Its folder loads the algorithms first; rivals themselves import names of `fedgrid` alone.
+    "rivals": {"algorithms", "rivals"},
     "tracking": {"tracking"},
 }
 BY_NAME = {
@@ -32,6 +37,7 @@ BY_NAME = {
     "fedgrid/engine/runtime/storage/remote.py": "fsspec",
     "fedgrid/engine/federation/data/readers.py": "torchvision",
     "fedgrid/grids/ray_cluster/background_imports.py": "what is needed later, in a thread",
+    "fedgrid/grids/verify/comparison.py": "the reference of an algorithm, by its name",
 }
 """Files that import modules by their name, and which: the first has a table of modules of ours."""
 
@@ -45,6 +51,7 @@ SHELVES = {
     "papers": ("tracking.papers",),
     "starter": ("grids.starter",),
     "submit": ("grids.submit",),
+    "verify": ("grids.verify",),
 }
 """What hangs on the core and could go without it: its folders."""
 PROGRAM = "__main__"
@@ -221,7 +228,29 @@ def test_no_import_escapes_the_limits():
         if any(name == "fedgrid" or module_of(name) == "" for name in names):
             hidden.add(file)
     assert by_name == {*BY_NAME}
-    assert hidden == {"fedgrid/grids/starter/plugin.py"}, "what `fedgrid init` writes is a user's file"
+    as_users = {str(path.relative_to(CHECKOUT)) for path in rival_files()}
+    assert hidden == {"fedgrid/grids/starter/plugin.py", *as_users}, "what users write too"
+
+
+def rival_files() -> list[Path]:
+    """Return the files of the rivals, without the references that they are compared with."""
+    return [path for path in sorted((HOUSE / "rivals").glob("*.py")) if path.name != "__init__.py"]
+
+
+def test_rivals_are_written_on_public_names_alone():
+    public = {f"fedgrid.{name}" for name in fedgrid.__all__}
+    wrong = {
+        f"{path.name} imports {name}"
+        for path in rival_files()
+        for name in imports_of(path)
+        if name.partition(".")[0] == "fedgrid" and name not in public
+    }
+    assert wrong == set()
+
+
+def test_references_of_rivals_know_nothing_of_fedgrid():
+    paths = (HOUSE / "rivals" / "references").glob("*.py")
+    assert [name for path in paths for name in imports_of(path) if name.startswith("fedgrid")] == []
 
 
 def shelf_of(module: str) -> str | None:

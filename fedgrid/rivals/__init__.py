@@ -2,4 +2,4 @@
 
 # Loads all of them in the one order that works: a rival takes its names from `fedgrid`, which has them from
 # `fedgrid.algorithms`, which registers rivals.
-import fedgrid.algorithms
+import fedgrid.algorithms  # noqa: F401

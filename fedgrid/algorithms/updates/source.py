@@ -72,7 +72,8 @@ class Layout:
     head: str | None = None
     """Name of the module that the model's entry calls its head; None: it names none."""
     norm_layers: tuple[str, ...] = ()
-    """Names of the BatchNorm and InstanceNorm modules; `layout.ranges(layout.norm_layers)` are their entries, buffers too."""
+    """Names of the BatchNorm and InstanceNorm modules; `layout.ranges(layout.norm_layers)` are their entries
+    of the state vector, buffers too."""
 
     @property
     def size(self) -> int:

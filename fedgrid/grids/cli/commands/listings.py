@@ -95,11 +95,27 @@ def list_(
             autocompletion=completion.complete_listed_names,
         ),
     ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Run the algorithm, or all that have one, beside a reference in plain torch, and print the "
+            "greatest difference.",
+        ),
+    ] = False,
     plugins: Plugins = None,
     as_json: AsJson = False,
 ) -> None:
     """List algorithms, models, presets, analyses (with those of plugins), keys, columns, commands; or one."""
     use_plugins(plugins)
+    if verify:
+        if kind != "algorithms":
+            raise ConfigError(f"--verify is for algorithms, not {kind}: fedgrid list algorithms --verify")
+        from fedgrid.grids.cli.actions.verification import print_verifications
+
+        if not print_verifications(name, as_json, create_console()):
+            raise typer.Exit(FAILED)
+        return
     if kind == "analyses":
         from fedgrid.grids.cli.actions.analyses import print_analyses
 

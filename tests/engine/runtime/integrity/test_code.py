@@ -77,7 +77,7 @@ def test_every_run_depends_on_the_first_floor_and_on_algorithms_alone(name):
     elsewhere = {
         module
         for module in modules_of(type(algorithm), *parts)
-        if not module.startswith(("fedgrid.engine.federation.", "fedgrid.algorithms."))
+        if not module.startswith(("fedgrid.engine.federation.", "fedgrid.algorithms.", "fedgrid.rivals."))
     }
     assert elsewhere == set()
 
@@ -104,6 +104,19 @@ def test_code_is_what_is_left_without_comments_texts_and_blank_lines(tmp_path):
     )
     (tmp_path / "one.py").write_text(source)
     assert SourceModule(tmp_path / "one.py").code == 'ONE = 1\ndef f():\n    return "#"'
+
+
+def test_what_fedgrid_exports_counts_as_imported_from_its_module(tmp_path):
+    (tmp_path / "__init__.py").write_text('_NAMES = {"one": "One", "folder.two": "Two TWO"}\n')
+    (tmp_path / "folder").mkdir()
+    for name in ("one.py", "folder/two.py"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "rival.py").write_text("from fedgrid import One\ndef f():\n    from fedgrid import TWO\n")
+    assert Sources(tmp_path).find_closure(["fedgrid.rival"]) == {
+        "fedgrid.rival",
+        "fedgrid.one",
+        "fedgrid.folder.two",
+    }
 
 
 def test_imports_for_types_do_not_count_and_those_inside_functions_do(tmp_path):

@@ -1,0 +1,1 @@
+"""Rivals beside references by hand."""
