@@ -235,7 +235,7 @@ class TestFedProto:
     def test_prototypes_are_plain_means_over_clients_that_have_the_class(self):
         few = fedproto.average_by_class(torch.tensor([[1.0], [3.0], [9.0]]), torch.tensor([0, 0, 1]))
         many = fedproto.average_by_class(torch.tensor([[4.0]]), torch.tensor([0]))
-        means = fedproto.average_prototypes([few, many])
+        means = fedproto.average_prototypes([few, many], [1.0, 1.0])
         assert {c: float(mean) for c, mean in means.items()} == {0: 3.0, 1: 9.0}
 
     def test_only_own_classes_are_predicted(self):

@@ -4,12 +4,13 @@ A round, for each client: its own model goes on from where it was (the common st
 cross-entropy + lambda times the mean over batch and dimensions of (z - P_y)^2, z the features and P_y the
 server's prototype of the image's class; images of a class without one add 0, so round 1 has no such term.
 Its prototype of class c = mean of z over its images of c, from the forward passes of the last epoch, while
-the weights move. Server: P_c = plain mean over the clients that have c. A client is served the softmax of
-minus the squared distances of z to the newest P_c, among the classes of its own training labels.
+the weights move. Server: P_c = mean over the clients that have c, by the run's weights. A client is served
+the softmax of minus the squared distances of z to the newest P_c, among the classes of its own training
+labels.
 
 Source: Tan, Long, Liu, Zhou, Lu, Jiang and Zhang, AAAI 2022, arXiv:2105.00243; facts: B8, from the authors'
-code (yuetan031/FedProto). The paper weighs the server's mean by class counts (memory, unverified); its code
-and this file do not. The authors serve the nearest prototype; the softmax gives it the largest probability.
+code (yuetan031/FedProto), which takes plain means. The paper weighs by class counts (memory, unverified).
+The authors serve the nearest prototype; the softmax gives it the largest probability.
 """
 
 from typing import Any
@@ -42,10 +43,13 @@ def average_by_class(features_ND: torch.Tensor, labels_N: torch.Tensor) -> Proto
     return {c: features_ND[labels_N == c].mean(dim=0) for c in set(labels_N.tolist())}
 
 
-def average_prototypes(sent: list[Prototypes]) -> Prototypes:
-    """Returns for each class the plain mean over the clients that have it."""
-    classes = sorted({c for prototypes in sent for c in prototypes})
-    return {c: torch.stack([own[c] for own in sent if c in own]).mean(dim=0) for c in classes}
+def average_prototypes(sent: list[Prototypes], weights: list[float]) -> Prototypes:
+    """Returns for each class the weighted mean over the clients that have it."""
+    means = {}
+    for c in sorted({c for prototypes in sent for c in prototypes}):
+        having = [(own[c], weight) for own, weight in zip(sent, weights, strict=True) if c in own]
+        means[c] = sum(mean * weight for mean, weight in having) / sum(weight for _, weight in having)
+    return means
 
 
 def compute_probabilities(
@@ -89,7 +93,7 @@ def run(problem: Any) -> tuple[list[State], list[torch.Tensor]]:
             train_model(problem, own[i], i, round_index, prototypes) for i in range(problem.num_clients)
         ]
         own = [state for state, _ in trained]
-        prototypes = average_prototypes([sent for _, sent in trained])
+        prototypes = average_prototypes([sent for _, sent in trained], problem.weights)
     served = []
     for client, state in zip(problem.clients, own, strict=True):
         module = problem.build()
