@@ -511,25 +511,6 @@ class Shifting(Toy):
         return state.keep(seen=seen, visits=np.stack(updates.outputs("visits"))), diagnostics
 
 
-class Careless(LocalRule):
-    """Declares an output and returns another."""
-
-    outputs: ClassVar[tuple[str, ...]] = ("declared",)
-
-    def start(self, local):
-        class Steps(LocalSteps):
-            def finish(self, local, num_steps):
-                return Finished({"returned": np.zeros(1, np.float32)})
-
-        return Steps()
-
-
-def test_rule_that_returns_what_it_does_not_declare_is_an_error():
-    task = TrainTask(Order(0, (0,), rule=Careless()), 0, evaluate=False)
-    with pytest.raises(RunError, match=r"^client 0, round 1: .*Careless.outputs.*declared.*returned"):
-        ClientWorker(setup()).train([task], [fresh(0)], {})
-
-
 class TestPayloadAndOutputs:
     def test_arrays_reach_the_clients_and_outputs_the_server(self):
         [(first, _), (second, _)] = play(federation(Shifting()), in_process(), 2)

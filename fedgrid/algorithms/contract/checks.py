@@ -62,7 +62,7 @@ def check_step(algorithm: Algorithm, method: str, returned: object, num_clients:
             _check_partition(partial(BrokenContract, algorithm, method), state, num_clients)
             return state, diagnostics
     raise BrokenContract(
-        algorithm, method, f"{_describe_value(returned)}; write `return state, Diagnostics()`"
+        algorithm, method, f"{describe_value(returned)}; write `return state, Diagnostics()`"
     )
 
 
@@ -70,7 +70,7 @@ def _check_partition(broken: ErrorFactory, state: State, num_clients: int) -> No
     """Check that it is a state whose labels are positions of its models."""
     # A plugin may forget to return: None would fail far from its cause.
     if not isinstance(state, State):
-        raise broken(f"{_describe_value(state)}; expected a State")
+        raise broken(f"{describe_value(state)}; expected a State")
     _check_places(broken, "labels_K", state.labels_K, num_clients, len(state.models))
 
 
@@ -92,7 +92,7 @@ def check_state(algorithm: Algorithm, method: str, state: State, size: int, num_
     _check_partition(broken, state, num_clients)
     _check_models(broken, state.models, size)
     for name, array in state.arrays.items():
-        got = f"arrays['{name}'] = {_describe_value(array)}"
+        got = f"arrays['{name}'] = {describe_value(array)}"
         if not isinstance(array, np.ndarray):
             raise broken(f"{got}; expected a NumPy array")
         if name.startswith("cluster_") and array.shape[:1] != (len(state.models),):
@@ -117,7 +117,7 @@ def check_orders(
     """
     broken = partial(BrokenContract, algorithm, "orders")
     if not isinstance(orders, Sequence) or not all(isinstance(order, Order) for order in orders):
-        raise broken(f"{_describe_value(orders)}; expected a list of Order, one a client that is to train")
+        raise broken(f"{describe_value(orders)}; expected a list of Order, one a client that is to train")
     counts = Counter(order.client for order in orders)
     for order in orders:
         if counts[order.client] > 1 or order.client not in presence.joined:
@@ -138,7 +138,7 @@ def find_payload_problem(payload: object) -> str | None:
     """Describe what a message returned in place of named arrays; None if it returned these."""
     if isinstance(payload, Mapping) and all(isinstance(array, np.ndarray) for array in payload.values()):
         return None
-    return f"{_describe_value(payload)}; expected a dict of names and NumPy arrays"
+    return f"{describe_value(payload)}; expected a dict of names and NumPy arrays"
 
 
 def check_labels(item: object, method: str, labels: object, number: int) -> Labels:
@@ -160,7 +160,7 @@ def check_labels(item: object, method: str, labels: object, number: int) -> Labe
     values = np.array(labels, dtype=object)  # Of lists of different lengths, too.
     if values.shape != (number,) or not all(isinstance(value, int | np.integer) for value in values):
         expected = f"expected an integer a client, shape ({number},)"
-        raise BrokenContract(item, method, f"{_describe_value(labels)}; {expected}")
+        raise BrokenContract(item, method, f"{describe_value(labels)}; {expected}")
     return values.astype(np.int64)
 
 
@@ -173,7 +173,7 @@ def check_served(algorithm: Algorithm, state: State, layout: Layout) -> Served:
     broken = partial(BrokenContract, algorithm, "served")
     served = algorithm.served(state, layout)
     if not isinstance(served, Served):
-        raise broken(f"{_describe_value(served)}; expected a Served")
+        raise broken(f"{describe_value(served)}; expected a Served")
     _check_models(broken, served.models, layout.size)
     _check_places(broken, "model_K", served.model_K, len(state.labels_K), len(served.models))
     return served
@@ -194,7 +194,7 @@ def _check_models(broken: ErrorFactory, models: Sequence[object], size: int) -> 
     """Check that each model is a float32 vector of `size` finite entries."""
     for place, model in enumerate(models):
         if not isinstance(model, np.ndarray) or model.dtype != np.float32 or model.shape != (size,):
-            raise broken(f"model {place} = {_describe_value(model)}; expected float32, shape ({size},)")
+            raise broken(f"model {place} = {describe_value(model)}; expected float32, shape ({size},)")
         # Diverged training is the usual cause, so the message names the settings that help.
         if wrong := size - np.count_nonzero(np.isfinite(model)):
             raise broken(
@@ -210,7 +210,7 @@ def _check_places(broken: ErrorFactory, name: str, places: object, num_clients: 
         or not np.issubdtype(places.dtype, np.integer)
         or places.shape != (num_clients,)
     ):
-        raise broken(f"{name} = {_describe_value(places)}; expected integers, shape ({num_clients},)")
+        raise broken(f"{name} = {describe_value(places)}; expected integers, shape ({num_clients},)")
     wrong = np.flatnonzero((places < 0) | (places >= num_models))
     if wrong.size:
         raise broken(
@@ -218,10 +218,10 @@ def _check_places(broken: ErrorFactory, name: str, places: object, num_clients: 
         )
 
 
-def _describe_value(value: object) -> str:
-    """Describe a value: an array by its dtype and shape, a tuple by its parts, another value by its type."""
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype}, shape {value.shape}"
+def describe_value(value: object) -> str:
+    """Describe a value: an array or a tensor by dtype and shape, a tuple by its parts, others by type."""
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        return f"{value.dtype}, shape {tuple(value.shape)}"
     if isinstance(value, tuple):
-        return f"({', '.join(map(_describe_value, value))})"
+        return f"({', '.join(map(describe_value, value))})"
     return f"a {type(value).__name__}"

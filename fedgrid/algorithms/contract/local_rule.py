@@ -43,7 +43,8 @@ class LocalModel(Protocol):
     """The client's model during its training, which every hook of a rule gets.
 
     The engine's training loop implements it. Tensors are on the client's device, in an order of the module's
-    own: `tensor` and `vector` translate to and from the order of the layout.
+    own: `tensor` and `vector` translate to and from the order of the layout. Hooks change `weights` in place,
+    as by `local.weights.copy_(...)`, and assign to no attribute: that is an error.
 
     Example:
         >>> import fedgrid
@@ -75,7 +76,7 @@ class LocalModel(Protocol):
     payload: Mapping[str, NDArray[Any]]
     """Arrays of the order (`Order.payload`), or of the adaptation before a test."""
     memory: Mapping[str, NDArray[Any]]
-    """Arrays that this client's last training left under the names of `LocalRule.remembers`; empty before its
+    """Arrays that this client's last training left under names of `LocalRule.remembers`; empty before its
     first."""
     num_steps: int
     """Number of batches of this training, over all epochs; 0 in an adaptation without steps."""
@@ -110,8 +111,9 @@ class LocalModel(Protocol):
         """
 
     def tensor(self, vector: Vector) -> Tensor:
-        """Convert a vector in the layout's order: parameters, (W,), to a tensor like `weights`, a state,
-        (P,), to one like a `snapshot`, whose first W entries are the parameters.
+        """Convert a vector in the layout's order: (W,) to a tensor like `weights`, (P,) to a snapshot.
+
+        The parameters of a snapshot are its first W entries, `snapshot[: len(local.weights)]`.
         """
 
     def vector(self, tensor: Tensor) -> Vector:
@@ -219,12 +221,13 @@ class LocalModel(Protocol):
 class Finished:
     """The arrays that a client's training leaves in addition to its update.
 
-    `LocalSteps.finish` returns it. Its names have to be those that the rule declares, and its values NumPy
-    arrays of real numbers; otherwise the run fails with a line that says so.
+    `LocalSteps.finish` returns it. `outputs` has all names that the rule declares, `memory` may leave some
+    out, and the values are NumPy arrays of real numbers; otherwise the run fails with a line that says so.
 
     Args:
         outputs: arrays for the server, under the names of `LocalRule.outputs`.
-        memory: arrays for the client's next training, under the names of `LocalRule.remembers`.
+        memory: arrays for the client's next training, under names of `LocalRule.remembers`. A name that is
+            left out is forgotten.
 
     Example:
         >>> import fedgrid
@@ -237,8 +240,8 @@ class Finished:
     outputs: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """Arrays for the server, under the names of `LocalRule.outputs`."""
     memory: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    """Arrays for the client's next training, under the names of `LocalRule.remembers`; a name that is missing
-    is not remembered."""
+    """Arrays for the client's next training, under names of `LocalRule.remembers`; one that is left out is
+    forgotten."""
 
 
 class LocalSteps:
@@ -356,8 +359,8 @@ class LocalSteps:
             num_steps: number of batches that were trained on.
 
         Returns:
-            Arrays under exactly the names that the rule declares as `outputs`, and under names that it
-            declares as `remembers`; empty by default.
+            Arrays under all names that the rule declares as `outputs`, and under those of `remembers` that
+            the client is to have in its next training; empty by default.
         """
         return Finished()
 

@@ -118,8 +118,12 @@ class ClientRound:
         return {
             client: reply.memory
             for client, reply in self._replies.items()
-            if reply.memory and reply.report.usable
+            if reply.report.usable and self.has_memory(reply)
         }
+
+    def has_memory(self, reply: Reply) -> bool:
+        """Check whether a reply replaces what its client remembers, be it by nothing."""
+        return bool(reply.memory or self._tasks[reply.report.client].order.rule.remembers)
 
     def test_models(self, served: Served, memories: Memories, testing: Collection[int]) -> RoundTests:
         """Test served models on the server's images, and on those of the clients of `testing`.

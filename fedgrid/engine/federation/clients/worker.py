@@ -191,8 +191,8 @@ class ClientWorker:
             reference=None if reference is None else reference.images,
             max_steps=turn.task.order.steps,
             moment=self._make_moment(turn.task),
+            num_classes=self._setup.num_classes,
         )
-        local.check_finished(turn.task.order.rule, result)
         return [result], perf_counter() - started
 
     def _begin_turn(
@@ -313,6 +313,7 @@ class ClientWorker:
             payload=task.adaptation.payload,
             max_steps=task.adaptation.steps,
             moment=self._make_moment(task),
+            num_classes=self._setup.num_classes,
             test=partial(self._test_module, self._holdings.load_test_set(task.client, task.round_index)),
         )
 

@@ -192,7 +192,7 @@ class FlatModule:
         return _join_to_vector([*self._build_views(flat[:size]), flat[size:]])
 
     def scatter_vector(self, vector: Vector) -> Tensor:
-        """Convert a vector in the layout's order to a flat tensor: its parameters, (W,), or a state, (P,).
+        """Convert a vector in the layout's order: (W,) to a flat tensor, (P,) to a snapshot.
 
         Raises:
             ValueError: a vector of another length.
@@ -201,7 +201,7 @@ class FlatModule:
         num_entries = size + sum(tensor.numel() for tensor in self._buffer_tensors)
         if vector.shape not in {(size,), (num_entries,)}:
             raise ValueError(f"an array of shape {vector.shape} does not fit a model of {size} parameters")
-        flat = torch.empty(len(vector), device=self.weights.device)
+        flat = self.weights.new_empty(len(vector))
         _copy_vector([*self._build_views(flat[:size]), flat[size:]], vector)
         return flat
 

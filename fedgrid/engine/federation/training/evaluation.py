@@ -103,8 +103,7 @@ def evaluate_model(
     logits = part_logits[0] if len(part_logits) == 1 else torch.cat(part_logits)
     if logits.shape != (len(labels), num_classes):
         raise ValueError(
-            f"{'the model' if logits_of is None else 'LocalSteps.test'} returned logits of shape "
-            f"{tuple(logits.shape)}; expected {(len(labels), num_classes)}"
+            f"the model returned logits of shape {tuple(logits.shape)}; expected {(len(labels), num_classes)}"
         )
     return _count_results(logits, labels, with_outputs=with_outputs)
 

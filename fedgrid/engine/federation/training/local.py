@@ -19,9 +19,8 @@ import torch
 from torch import Tensor
 
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalOptimizer, LocalRule, LocalSteps
-from fedgrid.algorithms.updates.source import Arrays, Vector
+from fedgrid.algorithms.updates.source import Arrays, Layout, Vector
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
-from fedgrid.engine.federation.plugin_calls import plugin_call_context
 from fedgrid.engine.federation.seeds import seed_all
 from fedgrid.engine.federation.training import task
 from fedgrid.engine.federation.training.batches import (
@@ -40,9 +39,25 @@ from fedgrid.engine.federation.training.evaluation import (
 )
 from fedgrid.engine.federation.training.layers import find_smallest_batch, reset_norms
 from fedgrid.engine.federation.training.optimizers import OPTIMIZERS, clip_gradients
+from fedgrid.engine.federation.training.rule_checks import (
+    check_finished,
+    check_logits,
+    check_loss,
+    check_mask,
+    check_penalty,
+    check_steps,
+    rule_context,
+)
 from fedgrid.engine.federation.training.settings import LocalTraining
 
 NO_ARRAYS: Arrays = MappingProxyType({})
+HINTS = MappingProxyType(
+    {
+        "weights": "write local.weights.copy_(...), which changes them in place",
+        "memory": "return Finished(memory={...}) from LocalSteps.finish",
+    }
+)
+"""What a hook writes in place of an assignment to an attribute of the model in training."""
 OPTIMIZER, PERSONAL = "optimizer", "personal"
 """Names of the optimizer's state and of personal entries (`LocalRule.personal`) in a client's memory."""
 
@@ -97,6 +112,19 @@ class ModelInTraining:
         moment: round and purpose of the training.
     """
 
+    weights: Tensor
+    learning_rate: float
+    momentum: float
+    layout: Layout
+    round_index: int
+    is_adapting: bool
+    memory: Arrays
+    payload: Arrays
+    num_steps: int
+    num_epochs: int
+    epoch_index: int
+    positions: Tensor
+
     def __init__(
         self,
         flat: FlatModule,
@@ -113,29 +141,48 @@ class ModelInTraining:
         self._optimizer = OPTIMIZERS[training.optimizer](flat, training, memory.get(OPTIMIZER))
         self._own_optimizers: dict[str, OwnOptimizer] = {}
         self._moment = moment
-        self.layout = flat.layout
-        self.round_index = moment.round_index
-        self.is_adapting = moment.is_adaptation
-        self.weights = flat.weights
-        self.learning_rate = training.learning_rate
-        self.momentum = training.momentum
-        self.memory = memory
-        self.payload = payload
-        self.num_steps = self.num_epochs = self.epoch_index = 0
         self._held = held
-        self.positions = held[1].new_zeros(0)
+        self.update_attributes(
+            layout=flat.layout,
+            round_index=moment.round_index,
+            is_adapting=moment.is_adaptation,
+            weights=flat.weights,
+            learning_rate=training.learning_rate,
+            momentum=training.momentum,
+            memory=MappingProxyType(memory),
+            payload=MappingProxyType(payload),
+            num_steps=0,
+            num_epochs=0,
+            epoch_index=0,
+            positions=held[1].new_zeros(0),
+        )
+        self._address = flat.weights.data_ptr()
         self._start: Tensor | None = None
         self._reference = reference
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuse an assignment by a hook, which would have no effect or a wrong one.
+
+        Raises:
+            AttributeError: the attribute is public.
+        """
+        if not name.startswith("_"):
+            hint = HINTS.get(name, "a hook keeps values of its own in its LocalSteps")
+            raise AttributeError(f"local.{name} cannot be assigned to; {hint}")
+        super().__setattr__(name, value)
+
+    def update_attributes(self, **values: object) -> None:
+        """Set public attributes, which only the training loop may."""
+        vars(self).update(values)
 
     def plan(self, batches: int, max_steps: int | None) -> None:
         """Set the length of the training: `local_epochs` epochs of `batches` each, or `max_steps`."""
         if max_steps is None:
-            self.num_epochs = self._training.local_epochs
-            self.num_steps = batches * self.num_epochs
+            num_epochs = self._training.local_epochs
+            self.update_attributes(num_epochs=num_epochs, num_steps=batches * num_epochs)
         # Without a single batch there is no step, and both numbers stay 0.
         elif batches:
-            self.num_epochs = ceil(max_steps / batches)
-            self.num_steps = max_steps
+            self.update_attributes(num_epochs=ceil(max_steps / batches), num_steps=max_steps)
 
     @property
     def start(self) -> Tensor:
@@ -146,12 +193,14 @@ class ModelInTraining:
         """Copy the present parameters for a rule, as its `start` hook may have changed them."""
         self._start = None if rule is PLAIN else self.weights.detach().clone()
 
-    def check_start(self, rule: LocalRule) -> None:
-        """Check that the rule has not written to `start`.
+    def check_tensors(self, rule: LocalRule) -> None:
+        """Check that the rule has neither written to `start` nor moved `weights` to other memory.
 
         Raises:
             ValueError: it has.
         """
+        if self.weights.data_ptr() != self._address:
+            raise ValueError(f"{type(rule).__name__} set local.weights.data; {HINTS['weights']}")
         # torch counts the writes to a tensor; comparing the values would take another copy.
         if self._start is not None and self._start._version:
             raise ValueError(f"{type(rule).__name__} wrote to local.start; work on a copy")
@@ -223,7 +272,7 @@ class ModelInTraining:
         return self._own_optimizers[name]
 
     def tensor(self, vector: Vector) -> Tensor:
-        """Convert parameters, (W,), or a state, (P,), from the layout's order to the model's own."""
+        """Convert a vector in the layout's order to a tensor like `weights`, (W,), or a snapshot, (P,)."""
         return self._flat.scatter_vector(vector)
 
     def vector(self, tensor: Tensor) -> Vector:
@@ -259,24 +308,19 @@ class ModelInTraining:
     def step(self, images: Tensor, labels: Tensor, steps: LocalSteps) -> Tensor:
         """Train on one batch by the hooks of `steps`; give the batch's logits before the step."""
         logits = self.logits(images)
-        loss = steps.loss(self, logits, labels)
-        if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
-            what = f"a tensor {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
-            raise ValueError(
-                f"{type(steps).__name__}.loss returned {what}; expected a scalar tensor with its graph, as "
-                "functional.cross_entropy returns"
-            )
+        loss = check_loss(steps, steps.loss(self, logits, labels))
         penalty = steps.penalty(logits, labels, images)
-        gradient = self.gradient(loss if penalty is None else loss + penalty)
+        gradient = self.gradient(loss if penalty is None else loss + check_penalty(steps, penalty))
         steps.correct(self.weights, gradient)
         # The optimizer steps on all parameters, then frozen ones are put back: its moments stay those of
         # plain training.
         if steps.trains is None:
             self.descend(gradient)
         else:
+            mask = check_mask(steps, self.weights)
             before = self.weights.clone()
             self.descend(gradient)
-            self.weights.copy_(torch.where(steps.trains, self.weights, before))
+            self.weights.copy_(torch.where(mask, self.weights, before))
         return logits.detach()
 
     def descend(self, gradient: Tensor) -> None:
@@ -328,6 +372,7 @@ def train_client(
     reference: Tensor | None = None,
     max_steps: int | None = None,
     moment: Moment = FIRST_MOMENT,
+    num_classes: int | None = None,
     test: Callable[[Logits], Counts] | None = None,
 ) -> LocalResult:
     """Train from `start` on all images for `training.local_epochs` epochs, or `training.local_steps` steps.
@@ -349,6 +394,7 @@ def train_client(
         reference: the server's reference images for rules that predict on them. Default: none.
         max_steps: stop after this many optimizer steps. Default: as `training` says.
         moment: round and purpose of the training. Default: round 1.
+        num_classes: number of logits that the rule's hooks must return for each image. Default: any number.
         test: tests the trained model through the rule (`LocalSteps.test`). Default: no test.
 
     Raises:
@@ -361,7 +407,7 @@ def train_client(
     max_steps = training.local_steps if max_steps is None else max_steps
     # Seeded once a call: all that model and rule draw follows from this client's generator alone.
     seed_all(str(flat.weights.device), own)
-    with plugin_call_context(rule, "start", None):
+    with rule_context(rule):
         # 1. Load the state, with the client's personal entries in it.
         flat.write_vector(_restore_personal_entries(start, rule, memory))
         if training.buffers == "reset" and not moment.is_adaptation:
@@ -372,7 +418,7 @@ def train_client(
         begins = range(0, len(labels) - smallest + 1, size)
         local.plan(len(begins), max_steps)
         set_mode(flat.module, training=True)
-        steps = rule.start(local)
+        steps = check_steps(rule, rule.start(local))
         local.note_start(rule)
         # 3. Train. Logits and labels stay on the device: reading a loss would make the CPU wait for each
         # batch.
@@ -380,28 +426,33 @@ def train_client(
         logits: list[Tensor] = []
         targets: list[Tensor] = []
         for epoch_index in range(local.num_epochs):
-            local.epoch_index = epoch_index
+            local.update_attributes(epoch_index=epoch_index)
             order = torch.from_numpy(rng.permutation(len(labels))).to(labels.device, non_blocking=True)
             moved = draw_moves(len(order), training.augment, moves, order.device)
             for begin, inputs in zip(begins, gather_batches(pixels, order, moved, size), strict=False):
                 if len(logits) == local.num_steps:
                     break
-                local.positions = order[begin : begin + size]
-                targets.append(labels.index_select(0, local.positions))
-                logits.append(steps.step(local, inputs, targets[-1]))
+                positions = order[begin : begin + size]
+                local.update_attributes(positions=positions)
+                targets.append(labels.index_select(0, positions))
+                outputs = steps.step(local, inputs, targets[-1])
+                logits.append(check_logits(steps, "step", outputs, len(positions), num_classes))
         # 4. Collect what the rule returns, and test the model before anything else touches it.
-        finished = steps.finish(local, len(logits))
-        outputs = finished.outputs
-        own_memory = finished.memory
-        local.check_start(rule)
-        tested = None if test is None else test(partial(steps.test, local))
+        finished = check_finished(rule, steps, steps.finish(local, len(logits)))
+        local.check_tensors(rule)
+
+        def compute_test_logits(inputs: Tensor) -> Tensor:
+            """Compute the logits of a test through the rule."""
+            return check_logits(steps, "test", steps.test(local, inputs), len(inputs), num_classes)
+
+        tested = None if test is None else test(compute_test_logits)
     model = flat.read_vector()
     return LocalResult(
         model,
         *_compute_running_means(logits, targets, training.local_epochs if max_steps is None else 1),
         steps=len(logits),
-        outputs=outputs,
-        memory={**local.optimizer_memory(), **_read_personal_entries(model, rule), **own_memory},
+        outputs=finished.outputs,
+        memory={**local.optimizer_memory(), **_read_personal_entries(model, rule), **finished.memory},
         tested=tested,
         has_own_test=type(steps).test is not LocalSteps.test,
     )
@@ -440,45 +491,3 @@ def _compute_running_means(
     losses, hits = task.compute_loss(outputs, targets, "none"), task.find_hits(outputs, targets)
     means = torch.stack([losses, hits.double()]).view(2, num_epochs, -1).mean(dim=2).tolist()
     return tuple(means[0]), tuple(means[1])
-
-
-def check_finished(rule: LocalRule, result: LocalResult) -> None:
-    """Check that a rule has returned the arrays that it declares, because only they are sent and stored.
-
-    Raises:
-        FinalError: the rule, a plugin's, returned others, or something else than arrays of numbers.
-        ValueError: the package's did.
-    """
-    kinds = {
-        "outputs": (set(rule.outputs), result.outputs),
-        "remembers": (set(rule.remembers), _drop_own_names(result.memory)),
-    }
-    with plugin_call_context(rule, "start", None):
-        for kind, (declared, returned) in kinds.items():
-            # Undeclared arrays would be lost without a word, and the bytes of declared ones are counted.
-            missing = set() if kind == "remembers" else declared - set(returned)
-            if missing or not set(returned) <= declared:
-                raise ValueError(
-                    f"{type(rule).__name__}.{kind} declares {sorted(declared)}, its `finish` returned "
-                    f"{sorted(returned)}"
-                )
-            for name, array in returned.items():
-                if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
-                    what = (
-                        f"an array of {array.dtype}"
-                        if isinstance(array, np.ndarray)
-                        else type(array).__name__
-                    )
-                    raise ValueError(
-                        f"`finish` returned {what} as {name}; expected a NumPy array of real numbers, as "
-                        "np.array(value) or tensor.cpu().numpy()"
-                    )
-
-
-def _drop_own_names(memory: Arrays) -> Arrays:
-    """Drop what the training loop itself keeps in a client's memory."""
-    return {
-        name: array
-        for name, array in memory.items()
-        if name not in (OPTIMIZER, PERSONAL) and not name.startswith(f"{OPTIMIZER}/")
-    }

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.local_rule import LocalRule
 from fedgrid.algorithms.updates.source import UPDATE, Layout, Vector
+from fedgrid.engine.federation.errors import FinalError, find_plugin_file
 from fedgrid.engine.federation.uplink.steps import Clip, Noise, SentArray, UplinkStep, send_update
 
 RESIDUAL = "uplink_residual"
@@ -83,7 +84,7 @@ def _send_outputs(
     """Send the rule's arrays through the uplink, each on its own; see `send_reply`."""
     received = {}
     for name, array in outputs.items():
-        if name not in list_covered_outputs(rule, uplink) or not _can_take_steps(array, name, uplink):
+        if name not in list_covered_outputs(rule, uplink) or not _can_take_steps(array, name, rule, uplink):
             received[name] = SentArray(array, array.nbytes)
             continue
         rng = make_rng(f"uplink of {name}")
@@ -116,17 +117,18 @@ def list_covered_outputs(rule: LocalRule, uplink: Sequence[UplinkStep]) -> tuple
     return tuple(name for name in rule.outputs if name not in rule.public)
 
 
-def _can_take_steps(array: NDArray[Any], name: str, uplink: Sequence[UplinkStep]) -> bool:
+def _can_take_steps(array: NDArray[Any], name: str, rule: LocalRule, uplink: Sequence[UplinkStep]) -> bool:
     """Check whether an array can take the steps: only float32 can; others are sent as they are.
 
     Raises:
-        ValueError: it cannot, and noise would have to cover it.
+        FinalError: it cannot, and noise would have to cover it.
     """
     if array.dtype == np.float32:
         return True
     if any(isinstance(step, Noise) for step in uplink):
-        raise ValueError(
-            f"the rule sends {name} as {array.dtype}, which noise cannot cover; send float32, or "
-            "declare it in the rule's `public` if it tells nothing but the number of images"
+        raise FinalError(
+            f"{find_plugin_file(type(rule), 'start')}{type(rule).__name__} sends {name} as {array.dtype}, "
+            "which noise cannot cover; send float32, or declare it in the rule's `public` if it tells "
+            "nothing but the number of images"
         )
     return False

@@ -132,7 +132,7 @@ class CachedRound(ClientRound):
             self._train_missing(list(self._tasks))
             self._training_cost = self._estimate_training_cost()
             replies = [self._replies[client] for client in self._tasks]
-            remembering = frozenset(reply.report.client for reply in replies if reply.memory)
+            remembering = frozenset(reply.report.client for reply in replies if self.has_memory(reply))
             return [packing.pack_reports([reply.report for reply in replies], tasks, remembering)]
 
         (packed,) = self.cached({REPORTS: list(self._tasks)}, train_all)

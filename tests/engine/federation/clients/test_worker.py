@@ -250,7 +250,7 @@ def test_a_rules_own_test_is_that_of_the_client_and_not_that_of_the_server():
     assert own.own.confusion[:, 1].tolist() == np.bincount(CLIENTS[0].test.labels, minlength=CLASSES).tolist()
     assert own.own.loss_sum == pytest.approx(50 * np.count_nonzero(CLIENTS[0].test.labels != 1))
     with pytest.raises(
-        RunError, match=r"client 0, round 1: .*LocalSteps.test .* \(4, 2\); expected \(4, 3\)"
+        RunError, match=r"client 0, round 1: .*\.test returned .* \(4, 2\); expected .* \(4, 3\)"
     ):
         host().evaluate([EvaluateTask(0, 0, Adaptation(Certain(num_logits=2)))], [initial()])
 

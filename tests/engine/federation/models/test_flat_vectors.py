@@ -147,3 +147,22 @@ def test_gradients_of_a_flat_module_land_in_one_tensor_in_the_order_of_the_weigh
     expected = torch.cat([parameter.grad.reshape(-1) for parameter in module.parameters()])
     assert flat.gradient.any()
     assert flat.gather_vector(flat.gradient).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("size", [34, 41], ids=["parameters", "state"])
+def test_vectors_are_the_same_after_a_round_trip(module, size):
+    """A state has BatchNorm's buffers too; the other counter is a constant of the module."""
+    module.register_buffer("calls", torch.tensor(3))
+    flat = FlatModule(module)
+    vector = np.arange(size, dtype=np.float32) / 3
+    tensor = flat.scatter_vector(vector)
+    assert tensor.shape == (size,)
+    assert flat.gather_vector(tensor).tobytes() == vector.tobytes()
+
+
+def test_a_state_becomes_a_snapshot_that_can_be_loaded(module):
+    flat = FlatModule(module)
+    vector = np.arange(41, dtype=np.float32)
+    flat.load_snapshot(flat.scatter_vector(vector))
+    assert flat.read_vector().tobytes() == vector.tobytes()
+    assert flat.take_snapshot().equal(flat.scatter_vector(vector))

@@ -161,12 +161,12 @@ RETURNS = {
     "nothing at a client": (
         "steps",
         "return None",
-        r"client 0, round 1: plugin .*line \d+: Rule.start: ",
+        r"client 0, round 1: plugin .*line \d+: Steps.finish returned a NoneType; expected a Finished",
     ),
     "an output that the rule does not declare": (
         "steps",
         "from fedgrid import Finished; return Finished({'more': np.ones(1)})",
-        r"client 0, round 1: plugin .*Rule.outputs declares \[\], its `finish` returned \['more'\]",
+        r"client 0, round 1: plugin .*line \d+: Steps.finish returned 'more' .* Rule.outputs, which are none",
     ),
     "labels in place of groups": (
         "recluster",

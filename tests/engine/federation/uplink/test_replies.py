@@ -9,6 +9,7 @@ from fedgrid.algorithms.averaging.fednova import NORMALISER, NormalisedRule
 from fedgrid.algorithms.averaging.scaffold import CHANGE, ScaffoldRule
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.updates.source import UPDATE, Layout
+from fedgrid.engine.federation.errors import FinalError
 from fedgrid.engine.federation.seeds import make_generator
 from fedgrid.engine.federation.uplink.replies import RESIDUAL, collect_residuals, send_reply
 from fedgrid.engine.federation.uplink.steps import Clip, Noise, Quantise, TopK
@@ -92,7 +93,7 @@ class TestArrays:
         class Counts(LocalRule):
             outputs: ClassVar[tuple[str, ...]] = ("seen",)
 
-        with pytest.raises(ValueError, match="seen as int64.*public"):
+        with pytest.raises(FinalError, match="Counts sends seen as int64.*public"):
             self.sent(NOISY, Counts(), "seen", np.array([1]))
         assert self.sent([Quantise(quantise=1)], Counts(), "seen", np.array([1]))[1].tolist() == [1]
 

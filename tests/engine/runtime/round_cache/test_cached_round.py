@@ -9,9 +9,11 @@ from fedgrid.engine.federation.clients.process import PeakMemory
 from fedgrid.engine.federation.clients.stopwatch import Stopwatch
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.round_cache import cached_round
 from fedgrid.engine.runtime.round_cache.cached_round import CachedRound
 from fedgrid.engine.runtime.round_cache.files import FOLDER, CacheOptions, RoundCache, list_entries
+from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from tests.helpers.small_runs import (
@@ -41,6 +43,31 @@ PARTING = ("fedavg", "ocfl-kmeans")
 def ids(run):
     """Return a run's algorithm, for the names of tests."""
     return run.algorithm.name
+
+
+FORGETFUL = """
+from typing import ClassVar, Literal
+import numpy as np
+from fedgrid import Finished, LocalMethod, LocalRule, LocalSteps
+
+class Forgetful(LocalRule):
+    remembers: ClassVar[tuple[str, ...]] = ("note",)
+
+    def start(self, local):
+        return Steps()
+
+class Steps(LocalSteps):
+    def finish(self, local, num_steps):
+        return Finished(memory={} if local.memory else {"note": np.ones(1)})
+
+class Method(LocalMethod):
+    name: Literal["forgetful"] = "forgetful"
+
+    def rule(self):
+        return Forgetful()
+
+LOCAL_METHODS = [Method]
+"""
 
 
 class TestNoNumberChanges:
@@ -109,6 +136,21 @@ class TestNoNumberChanges:
         for run in runs:
             assert find_differing(run, tmp_path) == [], ids(run)
             assert f"continues after round {ROUNDS - 1}" in log(run, tmp_path)
+
+    def test_memory_that_a_rule_leaves_out_is_forgotten_in_each_run(self, tmp_path):
+        """Clients have a note after rounds 1 and 3; the second run takes the memories from the cache."""
+        (tmp_path / "mine.py").write_text(FORGETFUL)
+        active.use_plugins([tmp_path / "mine.py"])
+        for name in PARTING:
+            run = config({"name": name, "local": "forgetful"})
+            folder = play(run, tmp_path)
+            notes = [
+                [list(memory) for memory in checkpoint.load_state(folder, number).memories.values()]
+                for number in (2, 3)
+            ]
+            assert notes == [[[]] * CLIENTS, [["note"]] * CLIENTS]
+            assert find_differing(run, tmp_path) == []
+        active.use_plugins()
 
     @pytest.mark.parametrize("limit", [0, 250_000])
     def test_small_limits_leave_the_same_files(self, tmp_path, limit):
