@@ -76,7 +76,7 @@ def pages() -> dict[str, str]:
             table(("concept", "what it is", "a file that uses it"), CONCEPTS),
             "What a client keeps: entries of the run's own model that are `personal` are put in place, "
             "and cut out of updates, by the engine; arrays that a rule `remembers` are its own business. An "
-            "`Adaptation` with `steps=0` trains nothing: its rule only puts together the model that is tested.",
+            "`Adaptation` with `steps=0` trains nothing: its rule only puts the tested model together.",
             "## Examples",
             "Complete plugins, in `docs/examples/`; each runs as `fedgrid run quickstart --plugin FILE`:",
             table(("file", "what it shows"), _examples()),

@@ -11,8 +11,6 @@ from safetensors.torch import save
 from torch.nn.functional import cross_entropy
 
 from fedgrid import pretrained
-from fedgrid.algorithms.registry import create_algorithm
-from fedgrid.algorithms.updates.source import Layout
 from fedgrid.engine.federation.clients.messages import EvaluateTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.errors import ConfigError
@@ -20,7 +18,6 @@ from fedgrid.engine.federation.inputs import image_inputs
 from fedgrid.engine.federation.models.flat_vectors import (
     build_blank,
     build_layout,
-    draw_initial_vector,
     read_vector,
 )
 from fedgrid.engine.federation.training.confusion import compute_scores
@@ -29,7 +26,6 @@ from fedgrid.engine.runtime.configuration.own_models import check_own_model
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.prepare import prepare_setup
-from tests.helpers.command_line import fedgrid
 from tests.helpers.small_runs import NOWHERE, config, play, rows
 from tests.helpers.torch_by_hand import RATE, WHOLE, build_network, descend, read_tensors
 
@@ -41,7 +37,7 @@ HEAD = 96 * 10 + 10
 
 @pytest.fixture(autouse=True)
 def examples() -> Iterator[None]:
-    active.use_plugins([EXAMPLES / name for name in ("my_message.py", "my_adaptation.py", "fedrep.py")])
+    active.use_plugins([EXAMPLES / name for name in ("my_message.py", "my_adaptation.py")])
     yield
     active.use_plugins()
 
@@ -50,89 +46,6 @@ def loss_of(setup, model: np.ndarray, client: int) -> float:
     """Return the loss of a model on a client's test images."""
     [report] = ClientWorker(setup).evaluate([EvaluateTask(client, 0)], [model])
     return compute_scores([report.own])[0]["loss"]
-
-
-def fedrep(**given):
-    algorithm = {"name": "fedrep", **given.pop("settings", {})}
-    return config(algorithm, training={"rounds": 2, **SEVERAL, **given.pop("training", {})}, **given)
-
-
-@pytest.mark.parametrize("participation", [1.0, 0.5])
-def test_fedrep_is_algorithm_1_of_the_paper(participation, tmp_path):
-    """Two epochs of the head under the sent body, one of the body under the new head, mean of the bodies."""
-    run = fedrep(participation=participation)
-    folder = play(run, tmp_path)
-    setup, _ = prepare_setup(run, NOWHERE)
-    initial = draw_initial_vector(run.model, image_inputs(1, 8, 8), 10, run.root_seed, 0)
-    body, heads = initial[:-HEAD], {client: initial[-HEAD:] for client in range(run.clients)}
-    records = rows(run, tmp_path, "clients")
-    for number in (1, 2):
-        bodies = []
-        for row in records:
-            if row["round"] != number or row["train_loss"] is None:
-                continue
-            client = row["client"]
-            module = build_network(np.concatenate([body, heads[client]]))
-            *lower, kernel, bias = module.parameters()
-            for parameters in ([kernel, bias], [kernel, bias], lower):
-                images, labels = read_tensors(setup.clients[client].train)
-                descend(cross_entropy(module(images), labels), parameters)
-            trained = read_vector(module)
-            heads[client] = trained[-HEAD:]
-            bodies.append(trained[:-HEAD])
-        assert len(bodies) == run.clients * participation
-        body = np.mean(bodies, axis=0)
-    kept = checkpoint.load_state(folder, 2)
-    np.testing.assert_allclose(kept.state.models[0][:-HEAD], body, atol=1e-6)
-    assert kept.state.models[0][-HEAD:].tolist() == initial[-HEAD:].tolist(), "the server has no head"
-    for client, head in heads.items():
-        own = kept.memories.get(client, {}).get("personal", initial[-HEAD:])
-        np.testing.assert_allclose(own, head, atol=1e-6)
-        [loss] = [row["personalised_loss"] for row in records if (row["round"], row["client"]) == (2, client)]
-        assert loss == pytest.approx(loss_of(setup, np.concatenate([body, head]), client), rel=1e-4)
-
-
-def test_fedrep_sends_bodies_only_both_ways(tmp_path):
-    run = fedrep()
-    play(run, tmp_path)
-    body = len(draw_initial_vector(run.model, image_inputs(1, 8, 8), 10, run.root_seed, 0)) - HEAD
-    for row in rows(run, tmp_path, "rounds"):
-        assert row["bytes_down"] == row["bytes_up"] == run.clients * 4 * body
-
-
-def test_momentum_of_fedrep_starts_anew_with_the_body(tmp_path):
-    """With one epoch for each part, both have taken one step, which momentum does not change."""
-    training = {"local_epochs": 2}
-    plain, heavy = (
-        play(fedrep(settings={"head_epochs": 1}, training={**training, **more}), tmp_path)
-        for more in ({}, {"momentum": 0.9})
-    )
-    models = [checkpoint.load_state(folder, 2).state.models[0] for folder in (plain, heavy)]
-    assert models[0].tobytes() == models[1].tobytes()
-
-
-def test_head_of_fedrep_is_the_layer_that_the_models_entry_names():
-    names = ("0.weight", "1.weight", "1.bias", "2.weight", "2.bias", "1.mean", "1.variance", "1.batches")
-    layout = Layout(names, ((4, 2), (4,), (4,), (3, 4), (3,), (4,), (4,), ()), 31, "2")
-    state = create_algorithm("fedrep").init(
-        layout, 2, lambda number: np.zeros(40, np.float32), np.random.default_rng(0)
-    )
-    assert state.arrays["head"].tolist() == [[16, 31]]
-
-
-def test_fedrep_without_an_epoch_for_the_body_is_refused():
-    with pytest.raises(ConfigError, match="set training.local_epochs to 4 or more"):
-        fedrep(settings={"head_epochs": 3})
-
-
-def test_fedrep_runs_as_the_page_types_it(tmp_path, monkeypatch):
-    """On Ray: `execution/test_plugins.py`. The rule is part of the key of the round cache."""
-    monkeypatch.chdir(EXAMPLES)
-    short = ("--clients", 3, "--seeds", 0, "training.rounds=1", "--in-process")
-    result = fedgrid(
-        "run", "quickstart", "--plugin", "fedrep.py", "--algorithm", "fedrep", *short, "--storage", tmp_path
-    )
-    assert result.code == 0, result.out + result.err
 
 
 def clusters_and_groups(run, root):

@@ -1,7 +1,6 @@
-"""The plugins of docs/examples whose rules use the model, the examples and a test of their own."""
+"""The plugin of docs/examples with a loss of its own, and the round cache with rules that remember models."""
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +14,7 @@ from fedgrid.engine.federation.models.flat_vectors import draw_initial_vector, r
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.prepare import prepare_setup
-from tests.helpers.plugin_files import DROPOUT
-from tests.helpers.small_runs import NOWHERE, config, files, find_differing, play, read_numbers, rows
+from tests.helpers.small_runs import NOWHERE, config, files, find_differing, play, rows
 from tests.helpers.torch_by_hand import WHOLE, build_network, descend, read_tensors
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -24,7 +22,7 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 @pytest.fixture(autouse=True)
 def examples() -> Iterator[None]:
-    active.use_plugins([EXAMPLES / name for name in ("fedem.py", "fedproto.py")])
+    active.use_plugins([EXAMPLES / "my_local.py"])
     yield
     active.use_plugins()
 
@@ -44,111 +42,8 @@ def losses_of(models: list[np.ndarray], images: Tensor, labels: Tensor) -> Tenso
     )
 
 
-def weighted_loss(module: nn.Module, images: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-    return (weights * cross_entropy(module(images), labels, reduction="none")).mean()
-
-
-def parts_of(mixture: Tensor, losses: Tensor) -> Tensor:
-    weighted = mixture * torch.exp(-losses)
-    return weighted / weighted.sum(1, keepdim=True)
-
-
-@pytest.mark.parametrize("num_models", [1, 2])
-def test_fedem_is_algorithm_1_of_the_paper(num_models, tmp_path):
-    """Parts of images, then the mixture, then a step of each model; clients that were away keep theirs.
-
-    One model is FedAvg. One that has not trained yet makes a mixture of its training images for its test.
-    """
-    algorithm = {"name": "fedem", "num_models": num_models}
-    run = config(algorithm, participation=0.5, training={"rounds": 2, **WHOLE})
-    folder = play(run, tmp_path)
-    setup, _ = prepare_setup(run, NOWHERE)
-    models = [
-        draw_initial_vector(run.model, image_inputs(1, 8, 8), 10, run.root_seed, number)
-        for number in range(num_models)
-    ]
-    even = torch.full((num_models,), 1 / num_models)
-    mixtures: dict[int, Tensor] = {}
-    clients = rows(run, tmp_path, "clients")
-    for number, of_round in ((1, clients[: run.clients]), (2, clients[run.clients :])):
-        changes, ranges = [], []
-        for row in of_round:
-            if row["part"] != "trained":
-                continue
-            client = row["client"]
-            images, labels = read_tensors(setup.clients[client].train)
-            losses = losses_of(models, images, labels)
-            ranges.append(float(np.ptp(losses.mean(0).numpy())))
-            parts = parts_of(mixtures.get(client, even), losses)
-            mixtures[client] = parts.mean(0)
-            after = [
-                stepped(model, partial(weighted_loss, images=images, labels=labels, weights=weights))
-                for model, weights in zip(models, parts.T, strict=True)
-            ]
-            changes.append(np.stack(after) - np.stack(models))
-            assert row["cluster"] == losses.mean(0).argmin()
-        models = list(np.stack(models) + np.mean(changes, axis=0))
-        for row in of_round:
-            data = setup.clients[row["client"]]
-            mixture = mixtures.get(row["client"])
-            if mixture is None:
-                mixture = parts_of(even, losses_of(models, *read_tensors(data.train))).mean(0)
-            images, labels = read_tensors(data.test)
-            chances = torch.exp(-losses_of(models, images, labels)) @ mixture
-            assert row["personalised_loss"] == pytest.approx(-chances.log().mean().item(), rel=1e-4)
-        [record] = [row for row in rows(run, tmp_path, "rounds") if row["round"] == number]
-        assert record["losses_apart"] == pytest.approx(np.mean(ranges), rel=1e-4, abs=1e-6)
-        assert record["bytes_down"] == 3 * 4 * num_models * len(models[0])
-        assert record["bytes_up"] == record["bytes_down"] + 3 * 4 * num_models
-    stored = checkpoint.load_state(folder, 2)
-    np.testing.assert_allclose(np.stack(stored.state.models), np.stack(models), atol=1e-6)
-    for client, mixture in mixtures.items():
-        np.testing.assert_allclose(stored.memories[client]["mixture"], mixture, atol=1e-6)
-
-
-def test_fedproto_is_algorithm_1_of_the_paper(tmp_path):
-    """Whole models stay with the clients; prototypes are means of features before the round's only step."""
-    run = config("fedproto", training={"rounds": 2, **WHOLE})
-    folder = play(run, tmp_path)
-    setup, _ = prepare_setup(run, NOWHERE)
-    initial = draw_initial_vector(run.model, image_inputs(1, 8, 8), 10, run.root_seed, 0)
-    models = dict.fromkeys(range(run.clients), initial)
-    prototypes, known = torch.zeros(10, 96), torch.zeros(10, dtype=torch.bool)
-
-    def loss_of(module: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
-        features = module[:-1](images)
-        offsets = (features - prototypes[labels]) * known[labels][:, None]
-        return cross_entropy(module[-1](features), labels) + offsets.square().mean()
-
-    for _ in range(2):
-        means = []
-        for client, model in models.items():
-            images, labels = read_tensors(setup.clients[client].train)
-            features = build_network(model)[:-1](images).detach()
-            means.append({label: features[labels == label].mean(0) for label in labels.unique().tolist()})
-            models[client] = stepped(model, lambda module, on=(images, labels): loss_of(module, *on))
-        for label in range(10):
-            if having := [mean[label] for mean in means if label in mean]:
-                prototypes[label], known[label] = torch.stack(having).mean(0), True
-    stored = checkpoint.load_state(folder, 2)
-    np.testing.assert_allclose(stored.state.arrays["prototypes"], prototypes, atol=1e-5)
-    assert stored.state.arrays["known"].tolist() == known.tolist()
-    for row in rows(run, tmp_path, "clients")[run.clients :]:
-        data, model = setup.clients[row["client"]], models[row["client"]]
-        np.testing.assert_allclose(stored.memories[row["client"]]["personal"], model, atol=1e-5)
-        images, labels = read_tensors(data.test)
-        features = build_network(model)[:-1](images).detach()
-        own = torch.from_numpy(np.unique(data.train.labels))
-        nearest = own[torch.cdist(features, prototypes[own]).argmin(1)]
-        assert row["personalised_accuracy"] == pytest.approx((nearest == labels).float().mean().item())
-    for row in rows(run, tmp_path, "rounds"):
-        assert row["bytes_down"] == run.clients * (4 * 10 * 96 + 10)
-        assert row["bytes_up"] == run.clients * 4 * (10 * 96 + 10)
-
-
 def test_focal_loss_trains_and_its_mean_is_a_number_of_the_round(tmp_path):
     """One step from the initial model, whose losses are recorded; cross-entropy stays the recorded loss."""
-    active.use_plugins([EXAMPLES / "my_local.py"])
     run = config({"name": "fedavg", "local": {"name": "focal"}}, training={"rounds": 1, **WHOLE})
     folder = play(run, tmp_path)
     setup, _ = prepare_setup(run, NOWHERE)
@@ -171,30 +66,6 @@ def test_focal_loss_trains_and_its_mean_is_a_number_of_the_round(tmp_path):
     other = config({"name": "ocfl-kmeans", "local": {"name": "focal"}}, training={"rounds": 1, **WHOLE})
     play(other, tmp_path)
     assert rows(other, tmp_path, "rounds")[0]["focal_loss"] == pytest.approx(np.mean(losses)), "of the cache"
-
-
-@pytest.mark.parametrize(
-    "algorithm",
-    [
-        "fedem",
-        "fedproto",
-        {"name": "fedrep", "head_epochs": 1},
-        {"name": "fedavg", "local": {"name": "focal"}},
-    ],
-    ids=str,
-)
-def test_rules_train_models_that_draw_whatever_was_drawn_before(algorithm, tmp_path):
-    model = tmp_path / "drawing.py"
-    model.write_text(DROPOUT.replace("build=function)", 'build=function, head="last")'))
-    active.use_plugins(
-        [model, *(EXAMPLES / f"{name}.py" for name in ("fedem", "fedproto", "fedrep", "my_local"))]
-    )
-    run = config(algorithm, model="dropout-function", clients=3, training={"rounds": 2, "local_epochs": 2})
-    folders = []
-    for seed in range(2):
-        torch.manual_seed(seed)
-        folders.append(read_numbers(play(run, tmp_path / str(seed))))
-    assert folders[0] == folders[1]
 
 
 @pytest.mark.parametrize(("name", "num_entries"), [("fedproto", 0), ("fedem", 2)])

@@ -360,7 +360,8 @@ class LocalSteps:
 
         Returns:
             Arrays under all names that the rule declares as `outputs`, and under those of `remembers` that
-            the client is to have in its next training; empty by default.
+            the client is to have in its next training; empty by default. Nothing is sent of an adaptation,
+            so that its outputs may be left out.
         """
         return Finished()
 

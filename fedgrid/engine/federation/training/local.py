@@ -438,7 +438,9 @@ def train_client(
                 outputs = steps.step(local, inputs, targets[-1])
                 logits.append(check_logits(steps, "step", outputs, len(positions), num_classes))
         # 4. Collect what the rule returns, and test the model before anything else touches it.
-        finished = check_finished(rule, steps, steps.finish(local, len(logits)))
+        finished = check_finished(
+            rule, steps, steps.finish(local, len(logits)), is_adaptation=moment.is_adaptation
+        )
         local.check_tensors(rule)
 
         def compute_test_logits(inputs: Tensor) -> Tensor:
