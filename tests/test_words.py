@@ -56,7 +56,6 @@ IN_PROSE = {
 NAMES_THAT_STAY = {
     "kept": "tests/kept holds what the first release wrote",
     "told": "a column of the arena's outcomes, and a field of a plugin's AlgorithmEntry",
-    "of": "a hook of a plugin's Aggregator",
 }
 # Code, links, the argument `told`, and stored texts: an algorithm's title, a part of the records, headings.
 CODE = re.compile(

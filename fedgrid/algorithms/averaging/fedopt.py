@@ -402,7 +402,7 @@ class FedOpt(Algorithm):
         Args:
             state: the state with the partition of this round.
             updates: the usable updates, without those of latecomers.
-            rng: for subclasses that draw; averaging does not.
+            rng: for aggregators and subclasses that draw; the mean does not.
 
         Returns:
             The state with the new models and moments.
@@ -414,7 +414,8 @@ class FedOpt(Algorithm):
         # Before the means: a method's means may need what it has learned from these replies.
         state = self.local.learn(state, updates)
         groups = updates.groups(state.labels_K)
-        means = self.local.means(updates, list(groups.values()), self.settings.aggregate)
+        aggregate = self.settings.aggregate.seed_round(rng)
+        means = self.local.means(updates, list(groups.values()), aggregate)
         for cluster, mean_P in zip(groups, means, strict=True):
             model_P = state.models[cluster]
             direction = self._compute_direction(

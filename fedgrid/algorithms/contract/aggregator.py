@@ -2,7 +2,8 @@
 
 A run chooses one by the setting `aggregate`.
 
-The package has `mean`, the default, and `median`; a plugin lists its own in `AGGREGATORS`.
+Here are `mean`, the default, and `median`; the room `robust` has the other ones of the package, and a plugin
+lists its own in `AGGREGATORS`.
 
 Shapes: N clients of a group, P entries of a state vector, B of a block of columns.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from fedgrid.algorithms.contract.section import Section, build_name_validator
 from fedgrid.algorithms.updates.products import compute_mean_vector, map_blocks
 
 if TYPE_CHECKING:
-    from fedgrid.algorithms.updates.source import Vector
+    from fedgrid.algorithms.updates.source import Rng, Vector
     from fedgrid.algorithms.updates.updates import Updates
 
 
@@ -47,7 +48,7 @@ class Aggregator(Section, ABC):
         ...         return ((np.min(rows, axis=0) + np.max(rows, axis=0)) / 2).astype(np.float32)
         >>> vectors = {client: np.full(2, client, np.float32) for client in (0, 1, 4)}
         >>> updates = fedgrid.Updates(vectors, fedgrid.Layout(("weight",), ((2,),), 2))
-        >>> [middle_P] = Middle().of(updates, [[0, 1, 4]])
+        >>> [middle_P] = Middle().combine_groups(updates, [[0, 1, 4]])
         >>> middle_P.tolist()
         [2.0, 2.0]
     """
@@ -57,6 +58,9 @@ class Aggregator(Section, ABC):
     is_mean: ClassVar[bool] = False
     """Whether it is the mean by shares. Only the mean commutes with sums and is covered by the server's
     noise."""
+    is_for_updates: ClassVar[bool] = False
+    """Whether it measures vectors from zero, as clipping does, so that algorithms that average models refuse
+    it."""
 
     @abstractmethod
     def combine(
@@ -64,9 +68,9 @@ class Aggregator(Section, ABC):
     ) -> Vector:
         """Combine the vectors of a group into one vector, float32, shape (P,).
 
-        Called on the server by `of`, once a round and cluster, unless the result is in the round cache; and
-        with models in place of updates by algorithms that average models. It must depend on its arguments
-        alone.
+        Called on the server by `combine_groups`, once a round and cluster, unless the result is in the round
+        cache; and with models in place of updates by algorithms that average models. It must depend on its
+        arguments and settings alone.
 
         Args:
             rows: N >= 1 vectors, float32, shape (P,). They may be gigabytes in the object store, so read them
@@ -75,7 +79,7 @@ class Aggregator(Section, ABC):
             threads: number of blocks at a time, at least 1; the result must not depend on it.
         """
 
-    def of(self, updates: Updates, groups: Sequence[Sequence[int]]) -> list[Vector]:
+    def combine_groups(self, updates: Updates, groups: Sequence[Sequence[int]]) -> list[Vector]:
         """Combine the updates of each group of clients, by the weights of the view; one vector each.
 
         Called on the server by `FedOpt.aggregate` once a round, with all clusters that have a usable update,
@@ -92,6 +96,17 @@ class Aggregator(Section, ABC):
         """
         return updates.combine(groups, self.combine, self.name, self.model_dump_json())
 
+    def seed_round(self, rng: Rng) -> Self:
+        """Return the aggregator of one round: a copy that holds the round's draw; by default itself.
+
+        Called on the server by algorithms once a round, before `combine_groups` or `combine`. An override
+        that draws must name its draw among the settings of what it caches.
+
+        Args:
+            rng: seeded by the run and the round.
+        """
+        return self
+
 
 class Mean(Aggregator):
     """The mean, weighted as the run's `weights` say."""
@@ -105,7 +120,7 @@ class Mean(Aggregator):
         """Compute the mean, summed in float64."""
         return compute_mean_vector(rows, shares, threads)
 
-    def of(self, updates: Updates, groups: Sequence[Sequence[int]]) -> list[Vector]:
+    def combine_groups(self, updates: Updates, groups: Sequence[Sequence[int]]) -> list[Vector]:
         """Compute the means, with the server's noise if it adds any."""
         return updates.means(groups)
 
@@ -156,6 +171,7 @@ def _compute_medians(values_NB: Vector, shares: Sequence[float] | None) -> NDArr
 
 
 AGGREGATORS: dict[str, type[Aggregator]] = {"mean": Mean, "median": Median}
-"""Name -> class: those of the package, then those of the plugins in use (`runtime.plugins`)."""
+"""Name -> class: these two, those of the room `robust`, then those of the plugins in use
+(`runtime.plugins`)."""
 AnyAggregator = Annotated[SerializeAsAny[Aggregator], build_name_validator("aggregator", AGGREGATORS)]
 """The type of a settings field that holds any aggregator and survives JSON."""

@@ -83,7 +83,7 @@ class LocalMethod(Section, ABC):
             groups: client ids of each cluster, none of them empty.
             aggregate: the aggregator of the run.
         """
-        return aggregate.of(updates, groups)
+        return aggregate.combine_groups(updates, groups)
 
     def init(self, layout: Layout, num_clients: int) -> Mapping[str, NDArray[Any]]:
         """Build the arrays that the method needs in the state, one row for each client; by default none.
@@ -134,11 +134,16 @@ def explain_own_sums(name: str, aggregate: Aggregator) -> str | None:
     )
 
 
-def find_refusal(local: LocalMethod | None, *, averages_models: bool = True) -> str | None:
-    """Explain why an algorithm whose clients choose or change models cannot have `local`; None if it can.
+def find_refusal(
+    local: LocalMethod | None, aggregate: Aggregator, *, averages_models: bool = True
+) -> str | None:
+    """Explain why an algorithm whose clients choose or change models cannot have `local` or `aggregate`.
+
+    None if it can have both.
 
     Args:
         local: the method; None: plain training.
+        aggregate: the aggregator.
         averages_models: whether the algorithm averages models, not updates, so that the method may only
             change how clients train.
     """
@@ -147,7 +152,17 @@ def find_refusal(local: LocalMethod | None, *, averages_models: bool = True) -> 
             f"local = {local.name} changes how updates are averaged, but here models are; take one that "
             "changes only how clients train, such as local: {name: fedprox}"
         )
+    if averages_models and aggregate.is_for_updates:
+        return explain_averaged_models(aggregate, "here")
     return find_payload_refusal(local)
+
+
+def explain_averaged_models(aggregate: Aggregator, where: str) -> str:
+    """Explain why an aggregator of updates does not fit where models are averaged."""
+    return (
+        f"aggregate = {aggregate.name} shortens vectors towards zero, but {where} models are averaged, not "
+        "updates; take another aggregator, such as geometric-median"
+    )
 
 
 def find_payload_refusal(local: LocalMethod | None) -> str | None:

@@ -110,10 +110,10 @@ class FlisDc(Algorithm):
         )
 
     def problem(self, conditions: Conditions) -> str | None:
-        """Refuse a run without reference images, and a `local` that is more than a rule."""
+        """Refuse a run without reference images, a `local` beyond a rule, and an aggregator of updates."""
         if not conditions.has_reference_images:
             return inference.NEEDS_REFERENCES
-        return find_refusal(self.settings.local)
+        return find_refusal(self.settings.local, self.settings.aggregate)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Build the state of one model for all."""
@@ -137,7 +137,7 @@ class FlisDc(Algorithm):
             state: the state so far.
             round_index: the round, from 0; not used.
             updates: the usable updates of this round, with choices and predictions.
-            rng: not used.
+            rng: for an aggregator that draws.
         """
         similarities_NN, classes_NM = self._infer_similarities(updates)
         always = self.settings.always_joined
@@ -151,7 +151,8 @@ class FlisDc(Algorithm):
         model_K[participants] = owner_N
         classes_KM = inference.replace_classes(state, participants, classes_NM)
         labels_K = _label_all_clients(classes_KM, participants, inference.find_components(joined_NN))
-        models = average_local_models(state.models, updates, groups, self.settings.aggregate)
+        aggregate = self.settings.aggregate.seed_round(rng)
+        models = average_local_models(state.models, updates, groups, aggregate)
         members = {client: tuple(groups[owner]) for client, owner in zip(participants, owner_N, strict=True)}
         state = replace(state, models=tuple(models), labels_K=labels_K)
         state = state.keep(model_K=model_K).keep(**{inference.CLASSES: classes_KM})
@@ -197,7 +198,7 @@ def average_local_models(
     if not aggregate.is_mean:
         updates_of = dict(zip(updates.clients, updates.vectors(), strict=True))
         local = {client: models[updates.chosen[client]] + updates_of[client] for client in updates.clients}
-        return aggregate.of(Updates(local, updates.layout, weights=updates.weights), groups)
+        return aggregate.combine_groups(Updates(local, updates.layout, weights=updates.weights), groups)
     starts = [_average_start_models(models, updates, group) for group in groups]
     return [start_P + mean_P for start_P, mean_P in zip(starts, updates.means(groups), strict=True)]
 

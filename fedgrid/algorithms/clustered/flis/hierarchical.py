@@ -117,9 +117,9 @@ class FlisHc(FedOpt):
             return (
                 "variant neighbours cannot serve held-out clients: leave out held_out, or set variant: text"
             )
-        return find_refusal(self.settings.local, averages_models=averages_models) or super().problem(
-            conditions
-        )
+        return find_refusal(
+            self.settings.local, self.settings.aggregate, averages_models=averages_models
+        ) or super().problem(conditions)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
         """Build FedOpt's state; without the optimizer's moments where there are no clusters."""
@@ -167,14 +167,11 @@ class FlisHc(FedOpt):
             state: the state so far.
             round_index: the round, from 0.
             updates: the usable updates of this round.
-            rng: passed to `aggregate`.
+            rng: passed to the aggregator.
         """
         if self.settings.variant == "neighbours":
-            return neighbour_lists.average_neighbours(
-                state,
-                updates,
-                self.settings.aggregate,
-            )
+            aggregate = self.settings.aggregate.seed_round(rng)
+            return neighbour_lists.average_neighbours(state, updates, aggregate)
         if inference.CLASSES not in state.arrays:
             state = self._form_clusters(state, updates)
             # All joined clients trained in round 1, but only those sampled are averaged: the others trained

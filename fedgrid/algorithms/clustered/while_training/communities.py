@@ -137,9 +137,9 @@ class Communities(FedOpt):
     def problem(self, conditions: Conditions) -> str | None:
         """Explain a conflict of `local` and the clients' training; without `late`, models are averaged."""
         averages_models = self.settings.late is None
-        return find_refusal(self.settings.local, averages_models=averages_models) or super().problem(
-            conditions
-        )
+        return find_refusal(
+            self.settings.local, self.settings.aggregate, averages_models=averages_models
+        ) or super().problem(conditions)
 
     def orders(
         self, state: State, round_index: int, present: Presence, layout: Layout, rng: Rng
@@ -162,7 +162,7 @@ class Communities(FedOpt):
         state = _store_models(state, round_index, updates)
         groups, score = self._find_communities(state, round_index, updates.layout, rng)
         diagnostics = Diagnostics(clustered=True, silhouette=score)
-        return self._attribute_models(state, groups, updates.layout), diagnostics
+        return self._attribute_models(state, groups, updates.layout, rng), diagnostics
 
     def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> StepResult:
         """Split the federation's only cluster, if this is the round of `late`."""
@@ -173,7 +173,7 @@ class Communities(FedOpt):
         if rounds_left > 0:
             return state, Diagnostics()
         groups, score = self._find_communities(state, round_index, updates.layout, rng)
-        placed = self._attribute_models(state, groups, updates.layout)
+        placed = self._attribute_models(state, groups, updates.layout, rng)
         parts = [placed.members(label) for label in range(len(groups))]
         # Updates are averaged from now on: the client models are no longer needed, and take the most memory.
         return split(state.without(*map(_model_name, range(len(state.labels_K)))), 0, parts), Diagnostics(
@@ -207,15 +207,16 @@ class Communities(FedOpt):
         groups = graph.find_communities(similarities_KK, self.library, self.settings.resolution, rng)
         return [clients[group].tolist() for group in groups], compute_silhouette(distances_KK, groups)
 
-    def _attribute_models(self, state: State, groups: graph.Groups, layout: Layout) -> State:
+    def _attribute_models(self, state: State, groups: graph.Groups, layout: Layout, rng: Rng) -> State:
         """Build the community models, and give every client its label and its start.
 
         A client whose model is too old is labelled with the community nearest to that model. One that was
         never seen starts from the global model and is labelled with the largest community.
         """
         weights_K = state.arrays.get("weights_K")
+        aggregate = self.settings.aggregate.seed_round(rng)
         models = [
-            self.settings.aggregate.combine(
+            aggregate.combine(
                 _latest_models(state, group),
                 None if weights_K is None else list_shares(group, dict(enumerate(weights_K.tolist()))),
             )

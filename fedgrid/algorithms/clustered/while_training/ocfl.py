@@ -26,6 +26,8 @@ from fedgrid.algorithms.clustering.pooled_cosines import (
 from fedgrid.algorithms.clustering.splits import split_positions
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State, StepResult
 from fedgrid.algorithms.contract.checks import check_labels
+from fedgrid.algorithms.contract.conditions import Conditions
+from fedgrid.algorithms.contract.local_method import explain_averaged_models
 from fedgrid.algorithms.contract.section import FirstRound
 from fedgrid.algorithms.updates.source import Layout, Rng
 from fedgrid.algorithms.updates.updates import Updates
@@ -141,6 +143,13 @@ class Ocfl(FedOpt):
     settings: OcflSettings
     """Frozen settings, of this class or of one derived from it."""
 
+    def problem(self, conditions: Conditions) -> str | None:
+        """Refuse an aggregator of updates where a later shot averages models."""
+        aggregate = self.settings.aggregate
+        if aggregate.is_for_updates and (self.settings.few_shot > 1 or self.settings.recluster_every):
+            return explain_averaged_models(aggregate, "with few_shot or recluster_every")
+        return super().problem(conditions)
+
     def start_order_key(self) -> tuple[float, ...]:
         """Deviate from FedAvg in round 2 at the earliest: a rise needs two temperatures.
 
@@ -172,7 +181,7 @@ class Ocfl(FedOpt):
             state: the state so far.
             round_index: the round, from 0.
             updates: the usable updates of this round, without those of latecomers.
-            rng: passed to the clusterer.
+            rng: passed to the clusterer, and to an aggregator that draws.
 
         Returns:
             The state with the new partition, if there was a shot, and the report.
@@ -219,7 +228,8 @@ class Ocfl(FedOpt):
             state = split_positions(state, 0, updates, groups)
         else:
             ids = [[updates.clients[position] for position in group] for group in groups]
-            state = regroup_clients(state, ids, updates.weights, self.settings.aggregate)
+            aggregate = self.settings.aggregate.seed_round(rng)
+            state = regroup_clients(state, ids, updates.weights, aggregate)
         return state.keep(shots_taken=np.array([shots_taken + 1])), Diagnostics(clustered=True)
 
 

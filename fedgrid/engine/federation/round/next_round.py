@@ -257,7 +257,7 @@ def _cache_old_partition(
     updates = _collect_updates(federation, plan, clients, reports, noisy=False)
     aggregate: Aggregator = getattr(federation.algorithm.settings, "aggregate", MEAN)
     own_rng = make_generator(federation.seed, "own aggregate", round_index=plan.round_index)
-    with plugin_call_context(aggregate, "of", own_rng):
+    with plugin_call_context(aggregate, "combine_groups", own_rng):
         before = plan.state
         labels_K = before.labels_K
         if not all(order.candidates == (int(labels_K[order.client]),) for order in plan.orders):
@@ -266,7 +266,9 @@ def _cache_old_partition(
         places = {id(model): place for place, model in enumerate(before.models)}
         old = updates.groups(np.array([places[id(before.models[label])] for label in labels_K]))
         if sorted(old.values()) != sorted(updates.groups(after.labels_K).values()):
-            aggregate.of(updates, list(old.values()))
+            # The generator of the step: runs that draw nothing before they aggregate draw the same.
+            rng = make_generator(federation.seed, "algorithm", round_index=plan.round_index)
+            aggregate.seed_round(rng).combine_groups(updates, list(old.values()))
 
 
 def _test_served_models(

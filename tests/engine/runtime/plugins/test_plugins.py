@@ -188,7 +188,7 @@ class TestLoading:
         assert config(algorithm={"name": "sattler", "aggregate": "median"}).plugin_digests == ()
         aggregate = create_algorithm("fedavg", {"aggregate": "krum"}).settings.aggregate
         five = build_updates(dict(enumerate([(1, 0), (2, 1), (3, 0), (2, -1), (10, 10)])))
-        assert [vector.tolist() for vector in aggregate.of(five, [range(5)])] == [[1, 0]]
+        assert [vector.tolist() for vector in aggregate.combine_groups(five, [range(5)])] == [[1, 0]]
         active.use_plugins()
         with pytest.raises(ConfigError, match="unknown aggregator 'krum'"):
             config(algorithm={"name": "fedavg", "aggregate": "krum"})
