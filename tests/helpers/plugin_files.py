@@ -78,10 +78,10 @@ from typing import Literal
 import numpy as np
 from fedgrid import Aggregator
 
-class Krum(Aggregator):
+class Nearest(Aggregator):
     '''The update with the least sum of squared distances to its nearest others (Blanchard et al. 2017).'''
 
-    name: Literal["krum"] = "krum"
+    name: Literal["nearest"] = "nearest"
     attackers: int = 1
 
     def combine(self, rows, shares=None, threads=1):
@@ -89,7 +89,7 @@ class Krum(Aggregator):
         nearest = max(1, len(rows) - self.attackers - 2)
         return rows[int(squares[:, 1 : nearest + 1].sum(axis=1).argmin())]
 
-AGGREGATORS = [Krum]
+AGGREGATORS = [Nearest]
 """
 
 SPLIT = """

@@ -182,16 +182,16 @@ class TestLoading:
         """Krum's scores are 4, 4, 4, 4 and 294, so that it takes the first."""
         path = write(AGGREGATOR)
         active.use_plugins([path])
-        run = config(algorithm={"name": "sattler", "aggregate": {"name": "krum", "attackers": 2}})
+        run = config(algorithm={"name": "sattler", "aggregate": {"name": "nearest", "attackers": 2}})
         assert run.plugin_digests == (digest(path),)
-        assert run.algorithm.aggregate == {"name": "krum", "attackers": 2}
+        assert run.algorithm.aggregate == {"name": "nearest", "attackers": 2}
         assert config(algorithm={"name": "sattler", "aggregate": "median"}).plugin_digests == ()
-        aggregate = create_algorithm("fedavg", {"aggregate": "krum"}).settings.aggregate
+        aggregate = create_algorithm("fedavg", {"aggregate": "nearest"}).settings.aggregate
         five = build_updates(dict(enumerate([(1, 0), (2, 1), (3, 0), (2, -1), (10, 10)])))
         assert [vector.tolist() for vector in aggregate.combine_groups(five, [range(5)])] == [[1, 0]]
         active.use_plugins()
-        with pytest.raises(ConfigError, match="unknown aggregator 'krum'"):
-            config(algorithm={"name": "fedavg", "aggregate": "krum"})
+        with pytest.raises(ConfigError, match="unknown aggregator 'nearest'"):
+            config(algorithm={"name": "fedavg", "aggregate": "nearest"})
 
     def test_draws_of_a_plugins_clusterer_in_an_algorithm_of_the_package_are_its_own_too(self, write):
         active.use_plugins([write(f"{CLUSTERER}# Loaded under this name only.")])
@@ -214,6 +214,7 @@ class TestLoading:
             (SPLIT, '"own-split"', "split 'iid'"),
             (DATASET, '"own-data"', "dataset 'digits'"),
             (LOCAL, '"own-local"', "local training 'fedprox'"),
+            (AGGREGATOR, '"nearest"', "aggregator 'krum'"),
         ],
     )
     def test_name_of_the_package_is_refused(self, write, text, taken, named):
