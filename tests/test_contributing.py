@@ -185,23 +185,30 @@ class Still(LocalMethod):
 
 
 def aggregator(tree):
-    where = "fedgrid/algorithms/contract/aggregator.py"
-    tree.insert(
-        where,
-        "def _compute_medians(",
-        """class First(Aggregator):
+    tree.write(
+        "fedgrid/algorithms/robust/first.py",
+        """
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from fedgrid.algorithms.contract.aggregator import Aggregator
+from fedgrid.algorithms.updates.source import Vector
+
+
+class First(Aggregator):
     name: Literal["first"] = "first"
 
     def combine(
         self, rows: Sequence[Vector], shares: Sequence[float] | None = None, threads: int = 1
     ) -> Vector:
         return np.array(rows[0])
-
-
 """,
-        before=True,
     )
-    tree.insert(where, '{"mean": Mean, ', '"first": First, ')
+    entries = "fedgrid/algorithms/robust/entries.py"
+    tree.insert(entries, "= {\n", '    "first": First,\n')
+    tree.prepend(entries, "from fedgrid.algorithms.robust.first import First\n")
 
 
 def model(tree):
