@@ -88,7 +88,7 @@ class FedOptSettings(Settings):
         fine_tune: steps of the run's optimizer, a batch each, that a client takes on its training images from
             the model that it is served, before it is tested on its own test images.
         aggregate: aggregator of the updates of a cluster's clients, or of their models where these are
-            averaged: `mean`, or `median`, of each entry.
+            averaged: `mean`, or a robust one, such as `median` (docs/robust.md).
 
     Raises:
         ValueError: a key is unknown, or a value is impossible.
@@ -125,7 +125,8 @@ class FedOptSettings(Settings):
 
     aggregate: AnyAggregator = MEAN
     """Aggregator of the updates of a cluster's clients, or of their models where these are averaged: `mean`,
-    or `median`, of each entry. What an algorithm tests or clusters by stays as it is."""
+    or a robust one, such as `median` (docs/robust.md). What an algorithm tests or clusters by stays as it
+    is."""
 
     omitted_defaults: ClassVar[tuple[str, ...]] = ("local", "fine_tune", "aggregate")
     acts_with: ClassVar[Mapping[str, Condition]] = ACTS_WITH

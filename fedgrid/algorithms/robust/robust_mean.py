@@ -17,8 +17,9 @@ from fedgrid.algorithms.updates.source import Matrix, Rng
 class RobustMean(Aggregator):
     """An aggregator that mixes the vectors of a group first, if `before` says so.
 
-    Distances and norms, of mixing too, see the entries that `similarity_over` names; where an algorithm
-    averages models in place of updates, they see all entries. What is combined is always the whole vector.
+    Distances and norms, of mixing too, see the entries that `similarity_over` names; in `combine`, which an
+    algorithm calls with latest models in place of updates, they see all entries. What is combined is always
+    the whole vector.
     """
 
     before: AnyMixing = NoMixing()

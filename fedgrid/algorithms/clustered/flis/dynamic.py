@@ -198,7 +198,10 @@ def average_local_models(
     if not aggregate.is_mean:
         updates_of = dict(zip(updates.clients, updates.vectors(), strict=True))
         local = {client: models[updates.chosen[client]] + updates_of[client] for client in updates.clients}
-        return aggregate.combine_groups(Updates(local, updates.layout, weights=updates.weights), groups)
+        view = Updates(
+            local, updates.layout, similarity_over=updates.similarity_over, weights=updates.weights
+        )
+        return aggregate.combine_groups(view, groups)
     starts = [_average_start_models(models, updates, group) for group in groups]
     return [start_P + mean_P for start_P, mean_P in zip(starts, updates.means(groups), strict=True)]
 
