@@ -45,7 +45,13 @@ def test_grids_with_noise_load(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("page", "place", "count"),
-    [("local-training.md", 0, 2), ("clients-come-and-go.md", 0, 7), ("faults.md", 0, 7), ("faults.md", 1, 7)],
+    [
+        ("local-training.md", 0, 2),
+        ("clients-come-and-go.md", 0, 7),
+        ("faults.md", 0, 7),
+        ("faults.md", 1, 7),
+        ("robust.md", 0, 2),
+    ],
 )
 def test_grid_of_a_how_to_loads(page: str, place: int, count: int, tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
@@ -114,6 +120,7 @@ def test_no_example_is_left_out() -> None:
         ("local-training.md", "yaml"),
         ("plugins.md", "toml"),
         ("privacy.md", "yaml"),
+        ("robust.md", "yaml"),
         ("searches.md", "yaml"),
         ("own-report.md", "python"),
         ("README.md", "python"),
