@@ -97,10 +97,10 @@ class Aggregator(Section, ABC):
         return updates.combine(groups, self.combine, self.name, self.model_dump_json())
 
     def seed_round(self, rng: Rng) -> Self:
-        """Return the aggregator of one round: a copy that holds the round's draw; by default itself.
+        """Draw what a round needs at random, and return a copy that holds it; by default this aggregator.
 
-        Called on the server by algorithms once a round, before `combine_groups` or `combine`. An override
-        that draws must name its draw among the settings of what it caches.
+        Called on the server by algorithms once a round, before `combine_groups` or `combine`. A draw has
+        to be in the name under which `updates.combine` caches what depends on it.
 
         Args:
             rng: seeded by the run and the round.

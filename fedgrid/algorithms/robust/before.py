@@ -40,7 +40,7 @@ class Mixing(Section, ABC):
 
     @abstractmethod
     def mix(self, distances_NN: Matrix, rng: Rng) -> Matrix:
-        """Return each client's share of each mixed row, shape (M, N); rows add up to 1.
+        """Compute each client's share of each mixed row, shape (M, N); rows add up to 1.
 
         Args:
             distances_NN: squared Euclidean distances.
@@ -54,7 +54,7 @@ class NoMixing(Mixing):
     name: Literal["none"] = "none"
 
     def mix(self, distances_NN: Matrix, rng: Rng) -> Matrix:
-        """Return the identity."""
+        """Give each client its own row."""
         return np.eye(len(distances_NN))
 
 
@@ -71,7 +71,7 @@ class NearestNeighbours(Mixing):
     """f as a share of the group's clients, rounded up, and fewer than half of them: 0 of one or two."""
 
     def mix(self, distances_NN: Matrix, rng: Rng) -> Matrix:
-        """Return equal shares of the nearest clients; row i is around client i."""
+        """Give the nearest clients equal shares; row i is around client i."""
         count = len(distances_NN)
         num_near = count - count_attackers(self.attackers, count, (count - 1) // 2)
         nearest = np.argsort(distances_NN, axis=1, kind="stable")[:, :num_near]
@@ -94,7 +94,7 @@ class Bucketing(Mixing):
     draws: ClassVar[bool] = True
 
     def mix(self, distances_NN: Matrix, rng: Rng) -> Matrix:
-        """Return equal shares of the clients in each bucket."""
+        """Give the clients of each bucket equal shares."""
         order = rng.permutation(len(distances_NN))
         buckets = [order[start : start + self.size] for start in range(0, len(order), self.size)]
         shares_MN = np.zeros((len(buckets), len(order)))

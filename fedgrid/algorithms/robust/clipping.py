@@ -37,7 +37,7 @@ class CentredClipping(WeightedSum):
     """L, the number of steps."""
 
     def weigh(self, products: Products, shares_M: Matrix, num_clients: int) -> Matrix:
-        """Return v's weights; they add up to less than 1 where updates were clipped."""
+        """Compute the weights of v; they add up to less than 1 where updates were clipped."""
         gram_MM = products.gram_KK
         num_rows = len(shares_M)
         weights_M = np.zeros(num_rows)
@@ -61,7 +61,7 @@ class NormClipping(WeightedSum):
     clients count alike."""
 
     def weigh(self, products: Products, shares_M: Matrix, num_clients: int) -> Matrix:
-        """Return the shares times each update's factor."""
+        """Multiply the shares by each update's factor."""
         norms_M = np.sqrt(np.maximum(np.diagonal(products.gram_KK), 0.0))
         return shares_M * clip(norms_M, self.radius or float(np.median(norms_M)))
 

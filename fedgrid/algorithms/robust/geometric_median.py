@@ -29,7 +29,7 @@ class GeometricMedian(WeightedSum):
     """Distance, in the unit of the vectors, below which a vector counts no more than at it."""
 
     def weigh(self, products: Products, shares_M: Matrix, num_clients: int) -> Matrix:
-        """Return the weights after these steps; they add up to 1."""
+        """Compute the weights after these steps; they add up to 1."""
         # Distances to a mean are the same from any origin: differences from the reference lose no digits.
         gram_MM = products.differences_KK
         weights_M = shares_M

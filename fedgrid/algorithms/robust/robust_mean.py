@@ -29,7 +29,7 @@ class RobustMean(Aggregator):
     _seed: int = PrivateAttr(0)
 
     def seed_round(self, rng: Rng) -> Self:
-        """Return a copy with the seed of this round's buckets; itself if nothing is random."""
+        """Draw the seed of this round's buckets, and return a copy that has it."""
         if not self.before.draws:
             return self
         seeded = self.model_copy()
@@ -37,6 +37,6 @@ class RobustMean(Aggregator):
         return seeded
 
     def mix(self, products: Products) -> Matrix:
-        """Return each client's share of each mixed row, shape (M, N)."""
+        """Compute each client's share of each mixed row, shape (M, N)."""
         # A generator for each group: its buckets do not depend on the other groups.
         return self.before.mix(products.squared_distances_KK, np.random.default_rng(self._seed))

@@ -61,9 +61,8 @@ class TrimmedMean(RobustMean):
         out = np.empty(rows[0].size, np.float32)
 
         def trim_block(columns: slice) -> None:
-            values_MB = np.stack([row[columns] for row in rows])
-            if mixing_MN is not None:
-                values_MB = mixing_MN @ values_MB
+            values_NB = np.stack([row[columns] for row in rows])
+            values_MB = values_NB if mixing_MN is None else mixing_MN @ values_NB
             # Unsorted without a cut, for the bits of the mean.
             kept = np.sort(values_MB, axis=0)[cut : num_rows - cut] if cut else values_MB
             out[columns] = compute_mean(list(kept), None)
