@@ -1,12 +1,9 @@
 """Server-side algorithms of federated learning, as pure functions: no Ray, no MLflow, no files."""
 
 from fedgrid.algorithms import built_in, registry
-
-registry.ALGORITHMS.update({entry.name: entry for entry in built_in.ENTRIES})
-registry.NAMES_IN_PAPERS.update(built_in.NAMES_IN_PAPERS)
-
-# Below the others, as rivals are written on the names of `fedgrid`, which come from there.
-from fedgrid.rivals import (  # noqa: E402
+from fedgrid.algorithms.contract import aggregator
+from fedgrid.algorithms.robust import entries as robust
+from fedgrid.rivals import (
     apfl,
     ditto,
     fedala,
@@ -18,6 +15,8 @@ from fedgrid.rivals import (  # noqa: E402
     fedrep,
     fedsoft,
     fesem,
+    flexcfl,
+    pacfl,
     pfedme,
 )
 
@@ -25,6 +24,8 @@ RIVALS = (
     fedem,
     fesem,
     fedsoft,
+    pacfl,
+    flexcfl,
     ditto,
     apfl,
     pfedme,
@@ -35,6 +36,10 @@ RIVALS = (
     fedala,
     fedamp,
 )
-for rival in RIVALS:
-    registry.ALGORITHMS.update({entry.name: entry for entry in rival.ALGORITHMS})
-    registry.NAMES_IN_PAPERS.update({entry.title.lower(): entry.name for entry in rival.ALGORITHMS})
+"""Modules of the rivals, clustered ones first, in the order in which lists show them."""
+
+aggregator.AGGREGATORS.update(robust.ROBUST_MEANS)
+for entry in (*built_in.ENTRIES, *(entry for rival in RIVALS for entry in rival.ALGORITHMS)):
+    registry.ALGORITHMS[entry.name] = entry
+    registry.NAMES_IN_PAPERS.setdefault(entry.title.lower(), entry.name)
+registry.NAMES_IN_PAPERS.update(built_in.NAMES_IN_PAPERS)
