@@ -30,11 +30,11 @@ from tests.helpers.small_cases import (
 )
 
 NAMES = list(ALGORITHMS)
-ALONE = "solo"
-"""The algorithm whose clients are apart from the start; its server has no settings."""
+ALONE = ("solo", "fedamp")
+"""Algorithms whose clients are apart from the start."""
 CHOOSING = ("ifca", "flis-dc", "flis-dc-as-published")
 """Algorithms whose clients choose among models in every round."""
-RIGHT = [name for name in NAMES if not name.endswith("-as-published") and name not in (ALONE, "ifca")]
+RIGHT = [name for name in NAMES if not name.endswith("-as-published") and name not in (*ALONE, "ifca")]
 """Algorithms that keep clients with the same updates in one cluster."""
 
 ACTING = {
