@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from fedgrid.algorithms.averaging.fedopt import MOMENTS, FedOpt, FedOptSettings
+from fedgrid.algorithms.averaging.fedopt import MOMENTS, FedOpt, FedOptSettings, OwnAdaptationSettings
 from fedgrid.algorithms.contract.orders import Adaptation
 from fedgrid.algorithms.contract.split import split
 from fedgrid.algorithms.registry import ALGORITHMS, create_algorithm, drop_derived_defaults
@@ -130,8 +130,8 @@ FEDOPT = [name for name, entry in ALGORITHMS.items() if isinstance(entry.setting
 
 @pytest.mark.parametrize("name", FEDOPT)
 def test_model_that_is_served_is_fine_tuned_if_the_settings_say_so(name):
-    """Per-FedAvg has a way of its own, and says so; LG-FedAvg begins with the client's own layers."""
-    if name == "per-fedavg":
+    """Those with an adaptation of their own refuse it; LG-FedAvg begins with the client's own layers."""
+    if isinstance(ALGORITHMS[name].settings, OwnAdaptationSettings):
         with pytest.raises(ValidationError, match="fine_tune = 5"):
             create_algorithm(name, {"fine_tune": 5})
         return

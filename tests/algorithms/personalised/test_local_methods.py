@@ -2,6 +2,7 @@
 
 import pytest
 
+from fedgrid.algorithms.averaging.fedopt import OwnRuleSettings
 from fedgrid.algorithms.averaging.fedprox import ProximalRule
 from fedgrid.algorithms.registry import ALGORITHMS, create_algorithm
 from fedgrid.engine.runtime.plugins.run_algorithm import build_algorithm
@@ -9,7 +10,7 @@ from tests.helpers.small_cases import Federation, build_orders
 from tests.helpers.small_runs import build_early_run, config, content, play, rows
 
 AVERAGING = [name for name in ALGORITHMS if "local" in type(ALGORITHMS[name].settings).model_fields]
-OWN_RULE = ["fedprox", "scaffold", "fednova", "lg-fedavg", "per-fedavg"]
+OWN_RULE = [name for name in AVERAGING if isinstance(ALGORITHMS[name].settings, OwnRuleSettings)]
 TAKES_IT = [name for name in AVERAGING if name not in OWN_RULE]
 
 
