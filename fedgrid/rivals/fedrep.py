@@ -26,10 +26,10 @@ those of every round. All heads start from the common initial model.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fedgrid import (
     Adaptation,
@@ -107,8 +107,16 @@ class FedRepSettings(OwnAdaptationSettings):
     """First ones of `training.local_epochs`, which train the head; the others train the body. The authors
     take 10 of 11."""
     together: bool = False
-    """Whether head and body are trained at once in all epochs, as in FedPer; `head_epochs` then has no
-    effect."""
+    """Whether head and body are trained at once in all epochs, as in FedPer, and not the head first."""
+
+    @model_validator(mode="after")
+    def _has_one_way(self) -> Self:
+        """Refuse a number of head epochs where there are none."""
+        if self.together and self.head_epochs != 1:
+            raise ValueError(
+                f"head_epochs = {self.head_epochs}: with together the head trains in all; leave one out"
+            )
+        return self
 
 
 class FedRep(FedOpt):

@@ -132,7 +132,8 @@ def build_replies(
     """Build the view of these updates as replies to the algorithm's orders.
 
     Every output that a rule names is a client's update of the parameters with the sign reversed, but for
-    FedNova's `normaliser`: one step for a short update, up to five for a long one.
+    FedNova's `normaliser`, one step for a short update, up to five for a long one, and FedProto's, which has
+    a class for each parameter, and one feature.
 
     Args:
         algorithm: which gives the orders.
@@ -151,8 +152,9 @@ def build_replies(
     for client in arrays:
         update = arrays[client][:width]
         steps = [1 + min(4, float(np.linalg.norm(update)) // 4)]
+        special = {"normaliser": steps, "prototypes": -update[:, None], "classes": update != 0}
         for name in orders[client].rule.outputs:
-            outputs.setdefault(name, {})[client] = frozen(steps if name == "normaliser" else -update)
+            outputs.setdefault(name, {})[client] = frozen(special.get(name, -update))
         if orders[client].infer:
             local = (state.models[chosen[client]] + arrays[client])[:width]
             outputs.setdefault(PREDICTIONS, {})[client] = predict_images(local)

@@ -33,6 +33,7 @@ EARLY: dict[str, Any] = {
     "briggs": {"round": 2},
     "briggs-as-published": {"round": 2},
     "fine-tuned": {"fine_tune": 2},
+    "fedrep": {"together": True},  # Else two local epochs are needed.
     "embeddings": {"encoder": "pixels"},
     "embeddings-as-published": {"encoder": "pixels", "threshold": 10.0},
 }
