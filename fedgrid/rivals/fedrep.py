@@ -139,7 +139,15 @@ class FedRep(FedOpt):
 
     def problem(self, conditions: Conditions) -> str | None:
         """Refuse a model without a head, and to train no body."""
-        return conditions.lacks_head() or self._find_idle_body(conditions) or super().problem(conditions)
+        if problem := conditions.lacks_head():
+            return problem
+        given, needed = conditions.training["local_epochs"], self.settings.head_epochs + 1
+        if given < needed and not self.settings.together:
+            return (
+                f"training.local_epochs = {given} leaves none for the body after head_epochs = {needed - 1}; "
+                f"set training.local_epochs to {needed} or more, or together: true"
+            )
+        return super().problem(conditions)
 
     def orders(
         self, state: State, round_index: int, present: Presence, layout: Layout, rng: np.random.Generator
@@ -158,22 +166,6 @@ class FedRep(FedOpt):
 
     def global_model(self, state: State) -> None:
         """Return none: the server has no head, so no whole model."""
-
-    def _find_idle_body(self, conditions: Conditions) -> str | None:
-        """Explain that no epoch is left for the body; None if one is."""
-        if self.settings.together:
-            return None
-        if conditions.training.get("local_steps") is not None:
-            return (
-                "training.local_steps: head_epochs counts epochs; set local_epochs instead, or together: true"
-            )
-        given, needed = conditions.training["local_epochs"], self.settings.head_epochs + 1
-        if given >= needed:
-            return None
-        return (
-            f"training.local_epochs = {given} leaves none for the body after head_epochs = {needed - 1}; set "
-            f"training.local_epochs to {needed} or more, or together: true"
-        )
 
 
 def _find_head(layout: Layout) -> tuple[tuple[int, int], ...]:

@@ -122,7 +122,6 @@ def test_clients_are_tested_with_their_own_head_on_the_common_body(name, tmp_pat
     ("training", "expected"),
     [
         ({"local_epochs": 1}, ("local_epochs = 1", "2 or more", "together")),
-        ({"local_epochs": 1, "local_steps": 9}, ("local_steps", "together")),
         ({"local_epochs": 2}, ()),
     ],
 )
