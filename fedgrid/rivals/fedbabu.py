@@ -78,7 +78,7 @@ class FedBabu(FedOpt):
 
     Degenerate cases:
 
-    - A model without a head is refused.
+    - A model without a head is refused, and so is `training.buffers: local`.
     - Where the head is the whole model, rounds train nothing, and fine-tuning starts from the initial model.
     - On the server's images the common model is tested, under the initial head.
 
@@ -89,7 +89,9 @@ class FedBabu(FedOpt):
     settings: OwnRuleSettings
 
     def problem(self, conditions: Conditions) -> str | None:
-        """Refuse a model without a head."""
+        """Refuse a model without a head, and buffers of the clients' own."""
+        if conditions.training.get("buffers") == "local":
+            return "training.buffers = local: clients share all that they are tested with; set buffers: mean"
         return conditions.lacks_head() or super().problem(conditions)
 
     def orders(

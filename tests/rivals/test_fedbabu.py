@@ -7,7 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.local_rule import PLAIN
+from fedgrid.algorithms.registry import create_algorithm
 from fedgrid.engine.federation.inputs import image_inputs
 from fedgrid.engine.federation.models.flat_vectors import (
     FlatModule,
@@ -81,3 +83,8 @@ def test_fine_tuning_is_of_both_parts_and_leaves_no_trace(tmp_path):
         losses.append([row["personalised_loss"] for row in rows(run, tmp_path, "clients")])
     assert models[0] == models[1]
     assert all(np.less(losses[1], losses[0]))
+
+
+def test_own_buffers_are_refused():
+    conditions = Conditions(4, has_reference_images=False, training={"buffers": "local"})
+    assert "buffers = local" in create_algorithm("fedbabu").problem(conditions)
