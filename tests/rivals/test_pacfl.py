@@ -70,7 +70,7 @@ def test_extremes_are_fedavg_and_local_training_to_the_bit(angle, like, tmp_path
 
 def test_newcomers_and_held_out_clients_join_their_group(tmp_path):
     """Nine clients in three groups of three, of which client 0 joins late, and others never train."""
-    run = config({"name": "pacfl", "angle": 25}, clients=9, held_out=0.2, joins={0: 3})
+    run = config({"name": "pacfl", "angle": 20}, clients=9, held_out=0.2, joins={0: 3}, split={"draws": 100})
     play(run, tmp_path)
     last = [row for row in rows(run, tmp_path, "clients") if row["round"] == run.training.rounds]
     assert [row["cluster"] for row in last] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
