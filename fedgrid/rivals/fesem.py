@@ -16,7 +16,7 @@ one with the least sum of squares. A client is tested with the centre of its clu
 
 Deviations: the first partition is k-means of trained models; the authors' code starts from random clusters,
 and compares the kernel of the last layer only. The numbers of clusters stay, as centres go on from round to
-round; WeCFL's first author draws k-means again in each round, which numbers them anew. Absent clients are in
+round; WeCFL's first author draws k-means again in each round, which renumbers them. Absent clients are in
 no mean. A newcomer, and a client that was absent from the first round, starts from the centre of the largest
 cluster; a client that was held out trains once from there, and is tested with the nearest centre.
 

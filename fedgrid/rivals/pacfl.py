@@ -10,7 +10,7 @@ arXiv:2209.10526, Algorithm 1, and the authors' code (MMorafah/PACFL).
 3. Clusters merge, the closest pair first, while they are at most beta = `angle` apart.
 4. Within each cluster it is FedAvg; all clusters start from one model.
 
-For newcomers A is extended and step 3 is done anew, which may also move others: a cluster goes on with the
+For newcomers A is extended and step 3 is repeated, which may also move others: a cluster goes on with the
 model that most of its earlier members had, one of newcomers alone with that of the largest cluster. A client
 that was held out is placed in the same way. Clients are tested with their cluster's model, as it is.
 
