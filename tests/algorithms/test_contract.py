@@ -9,7 +9,6 @@ from functools import cache
 import numpy as np
 import pytest
 
-from fedgrid.algorithms import built_in
 from fedgrid.algorithms.averaging.fedopt import FedOptSettings
 from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.registry import ALGORITHMS, create_algorithm

@@ -117,9 +117,10 @@ def _convert_state(problem: Problem, state: dict[str, Tensor]) -> Vector:
 def _find_greatest_difference(models: Sequence[Vector], expected: Sequence[Vector]) -> float:
     """Find the greatest difference of an entry, with the models in the order that fits best.
 
-    Clusters have no order. Where the numbers of models differ it is infinite.
+    Clusters have no order, and the server may keep further models, such as the one to start from. It is
+    infinite if there are too few.
     """
-    if len(models) != len(expected):
+    if len(models) < len(expected):
         return float("inf")
     differences = np.array([[np.abs(one - other).max() for other in expected] for one in models])
     rows, columns = linear_sum_assignment(differences)

@@ -64,7 +64,7 @@ def _print_notes(name: str, console: Console) -> None:
     """Print where the reference is, its settings, and what published code does in other ways."""
     reference = load_reference(name)
     console.print(
-        f"Settings: {reference.SETTINGS or 'the defaults'}. Reference: {reference.__file__}", soft_wrap=True
+        f"Settings: {reference.SETTINGS or 'the defaults'}. Reference: {reference.__name__}", soft_wrap=True
     )
     if reference.QUIRKS:
         console.print("Published code differs:")
