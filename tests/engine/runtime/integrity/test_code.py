@@ -168,6 +168,19 @@ def test_an_algorithm_of_its_own_changes_the_run_and_not_the_rounds_that_others_
     assert keys == keys_now
 
 
+def test_a_helper_that_one_rival_imports_changes_its_digest_alone(house, edited):
+    def digests():
+        sources = Sources(house)
+        return [sources.digest_modules([f"fedgrid.rivals.{name}"]) for name in ("fedem", "ditto")]
+
+    edited(house / "rivals/fedem.py", "\nfrom fedgrid import split_by_labels\n")
+    fedem, ditto = digests()
+    edited(house / "algorithms/clustering/splits.py", "\nANOTHER_CONSTANT = 1\n")
+    fedem_now, ditto_now = digests()
+    assert fedem != fedem_now
+    assert ditto == ditto_now
+
+
 def test_a_local_rule_changes_the_rounds_in_which_it_trains(house, edited, identity):
     _, numerics, rule = identity()
     edited(house / "algorithms/averaging/fedprox.py", "\nANOTHER_CONSTANT = 1\n")
