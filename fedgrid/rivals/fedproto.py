@@ -61,9 +61,9 @@ BIBTEX = r"""@inproceedings{tan2022fedproto,
   eprint = {2105.00243},
   archiveprefix = {arXiv}
 }"""
-PROTOTYPES, CLASSES = "prototypes", "classes"
-"""Prototypes, float32, shape (L, F), and which classes have one, bool, shape (L,): arrays of the state from
-the first step on, which orders carry, and outputs of each client."""
+PROTOTYPES = "prototypes"
+"""Prototypes, float32, shape (L, F), a row of zeros for a class without one: in the state from the first step
+on, in orders, and in replies."""
 FAR = -1e9
 """Logit of a class that is not among the client's own."""
 
@@ -71,7 +71,7 @@ FAR = -1e9
 class ProtoRule(LocalRule):
     """Pulls features to the prototype of their class; sends their means by class."""
 
-    outputs: ClassVar[tuple[str, ...]] = (PROTOTYPES, CLASSES)
+    outputs: ClassVar[tuple[str, ...]] = (PROTOTYPES,)
     sees_features: ClassVar[bool] = True
     is_cached: ClassVar[bool] = False  # A client remembers its whole model.
     pull: float
@@ -94,10 +94,9 @@ class _ProtoSteps(LocalSteps):
         self._sums_LF = local.weights.new_zeros(num_classes, _read_features(local).shape[1])
         self._counts_L = torch.zeros_like(self._sums_LF[:, 0])
         self._prototypes_LF = torch.zeros_like(self._sums_LF)
-        self._has_prototype_L = torch.zeros_like(self._counts_L, dtype=torch.bool)
         if PROTOTYPES in local.payload:
             self._prototypes_LF.copy_(torch.tensor(local.payload[PROTOTYPES]))
-            self._has_prototype_L.copy_(torch.tensor(local.payload[CLASSES]))
+        self._has_prototype_L = (self._prototypes_LF != 0).any(-1)
 
     def penalty(self, logits: "Tensor", labels: "Tensor", images: "Tensor") -> "Tensor":
         """Compute the mean squared distance of features to their prototypes; sum them in the last epoch."""
@@ -109,9 +108,9 @@ class _ProtoSteps(LocalSteps):
         return self._pull * offsets_NF.square().mean()
 
     def finish(self, local: LocalModel, num_steps: int) -> Finished:
-        """Collect the client's prototypes; before a test there are none to send, so the outputs are idle."""
+        """Collect the prototypes of the classes that the client has."""
         means_LF = self._sums_LF / self._counts_L.clamp(min=1)[:, None]
-        return Finished({PROTOTYPES: means_LF.cpu().numpy(), CLASSES: (self._counts_L > 0).cpu().numpy()})
+        return Finished({PROTOTYPES: means_LF.cpu().numpy()})
 
     def test(self, local: LocalModel, images: "Tensor") -> "Tensor":
         """Compute minus the squared distances to the prototypes of the client's own classes, as logits."""
@@ -145,21 +144,22 @@ class FedProto(Algorithm):
 
     All clients start from the common initial model, and have the one architecture of the run.
 
-    Sends: A client receives the prototypes of all classes, and sends those of its own: L F numbers each way.
+    Sends: A prototype of each class both ways, zeros where there is none: L F numbers of four bytes.
 
     Degenerate cases:
 
     - With `pull: 0` every client trains as in SOLO, to the byte; its test is by prototypes.
     - A model without a head and data with numbers to predict are refused.
     - A class that no client has trained on is never predicted, nor is one that the client itself lacks.
+    - With noise in the `uplink` every client seems to have every class.
     - The server has no model, so there is no test on the server's images: those scores are missing.
 
     Absent clients: Prototypes are those of the clients that are present; a client that is away is tested with
     its own model by the new ones. One that has not trained yet has the initial model. A held-out client is
     tested after a training of its own, and adds nothing to the prototypes.
 
-    Memory: The prototypes: float32, shape (L, F), and which classes have one. Clients remember their model,
-    with its BatchNorm statistics.
+    Memory: The prototypes: float32, shape (L, F). Clients remember their model, with its BatchNorm
+    statistics.
     """
 
     settings: FedProtoSettings
@@ -188,18 +188,14 @@ class FedProto(Algorithm):
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
     ) -> tuple[State, Diagnostics]:
         """Average the clients' prototypes of each class; a class that no client has keeps its own."""
-        means_KLF, has_KL = np.stack(updates.outputs(PROTOTYPES)), np.stack(updates.outputs(CLASSES))
-        weights_K = [
-            1.0 if updates.weights is None else updates.weights[client] for client in updates.clients
-        ]
-        shares_KL = has_KL * np.array(weights_K)[:, None]
-        is_new_L = has_KL.any(axis=0)
-        total_L = np.where(is_new_L, shares_KL.sum(axis=0), 1)
-        sums_LF = np.einsum("kl,klf->lf", shares_KL, means_KLF.astype(np.float64))
-        before_LF = state.arrays.get(PROTOTYPES, np.zeros(sums_LF.shape))
-        prototypes_LF = np.where(is_new_L[:, None], sums_LF / total_L[:, None], before_LF)
-        classes_L = is_new_L | state.arrays.get(CLASSES, np.zeros_like(is_new_L))
-        return state.keep(**{PROTOTYPES: prototypes_LF.astype(np.float32), CLASSES: classes_L}), Diagnostics()
+        means_KLF = np.stack(updates.outputs(PROTOTYPES)).astype(np.float64)
+        weights = updates.weights or dict.fromkeys(updates.clients, 1.0)
+        shares_KL = (means_KLF != 0).any(-1) * np.array([[weights[client]] for client in updates.clients])
+        sums_LF = np.einsum("kl,klf->lf", shares_KL, means_KLF)
+        total_L1 = shares_KL.sum(axis=0)[:, None]
+        before_LF = state.arrays.get(PROTOTYPES, np.zeros_like(sums_LF))
+        prototypes_LF = np.where(total_L1 > 0, sums_LF / np.where(total_L1 > 0, total_L1, 1), before_LF)
+        return state.keep(**{PROTOTYPES: prototypes_LF.astype(np.float32)}), Diagnostics()
 
     def served(self, state: State, layout: Layout) -> Served:
         """Test each client with its own model, by the prototypes."""

@@ -132,8 +132,8 @@ def build_replies(
     """Build the view of these updates as replies to the algorithm's orders.
 
     Every output that a rule names is a client's update of the parameters with the sign reversed, but for
-    FedNova's `normaliser`, one step for a short update, up to five for a long one, and FedProto's, which has
-    a class for each parameter, and one feature.
+    FedNova's `normaliser`, one step for a short update, up to five for a long one, and FedProto's, which is
+    of a class for each parameter and one feature.
 
     Args:
         algorithm: which gives the orders.
@@ -152,7 +152,7 @@ def build_replies(
     for client in arrays:
         update = arrays[client][:width]
         steps = [1 + min(4, float(np.linalg.norm(update)) // 4)]
-        special = {"normaliser": steps, "prototypes": -update[:, None], "classes": update != 0}
+        special = {"normaliser": steps, "prototypes": -update[:, None]}
         for name in orders[client].rule.outputs:
             outputs.setdefault(name, {})[client] = frozen(special.get(name, -update))
         if orders[client].infer:
