@@ -152,7 +152,7 @@ def build_replies(
     for client in arrays:
         update = arrays[client][:width]
         steps = [1 + min(4, float(np.linalg.norm(update)) // 4)]
-        special = {"normaliser": steps, "prototypes": -update[:, None]}
+        special: dict[str, ArrayLike] = {"normaliser": steps, "prototypes": -update[:, None]}
         for name in orders[client].rule.outputs:
             outputs.setdefault(name, {})[client] = frozen(special.get(name, -update))
         if orders[client].infer:
