@@ -62,14 +62,15 @@ def test_head_then_body_each_with_its_own_optimizer(head_epochs):
     """Momentum, weight decay and clipping are of the part that trains."""
     module = build_module()
     write_vector(module, draw_model())
-    head, body = module[3].parameters(), module[1].parameters()
-    for parameters, num_epochs in ((list(head), head_epochs), (list(body), 3 - head_epochs)):
-        optimizer = torch.optim.SGD(parameters, 0.1, momentum=0.9, weight_decay=0.1)
+    for layer, num_epochs in ((3, head_epochs), (1, 3 - head_epochs)):
+        parameters = list(module[layer].parameters())
+        velocities = [torch.zeros_like(each) for each in parameters]
         for _ in range(num_epochs):
-            module.zero_grad()
-            cross_entropy(module(IMAGES / 255), LABELS).backward()
-            nn.utils.clip_grad_norm_(parameters, 0.05)
-            optimizer.step()
+            gradients = torch.autograd.grad(cross_entropy(module(IMAGES / 255), LABELS), parameters)
+            norm = torch.cat([each.flatten() for each in gradients]).norm()
+            for parameter, gradient, velocity in zip(parameters, gradients, velocities, strict=True):
+                velocity.mul_(0.9).add_(gradient * (0.05 / norm).clamp(max=1) + 0.1 * parameter.data)
+                parameter.data -= 0.1 * velocity
     result = train(head_epochs, momentum=0.9, weight_decay=0.1, clip_gradient=0.05)
     np.testing.assert_allclose(result.model, read_vector(module), atol=1e-6)
     assert result.memory["personal"].tobytes() == result.model[HEAD].tobytes()
