@@ -14,10 +14,11 @@ The client sends w_i - w. The server moves w by beta times the mean of these, wh
 is tested. The authors' code tests w_i in place of theta, by mistake (its list of personal parameters is the
 model's own, which is overwritten before the test): this is `pfedme-as-published`.
 
-Deviations: only the sampled clients train, where the paper trains all and averages the sampled ones. theta
-has the run's kind of optimizer, with a state of its own, and w_i the run's, whose gradient is lambda (w_i -
-theta): with momentum or Adam the steps differ from those above, and weight decay and clipping act on both
-models. The authors' code adds a weight decay of 0.001 to step 1, and does not shuffle its batches.
+theta takes these steps whatever the run's optimizer is: eta_p belongs to lambda. w_i takes steps of the run's
+optimizer along lambda (w_i - theta), which are step 2 with plain SGD.
+
+Deviations: only the sampled clients train, where the paper trains all and averages the sampled ones. The
+authors' code adds a weight decay of 0.001 to step 1, and does not shuffle its batches.
 
 No pass is made with w_i, so that it takes over the BatchNorm statistics that theta's passes measure.
 
@@ -82,12 +83,11 @@ class MoreauRule(LocalRule):
 
 
 class _MoreauSteps(LocalSteps):
-    """The personal model of one client, and the optimizer that trains it."""
+    """The personal model of one client."""
 
     def __init__(self, rule: MoreauRule, local: LocalModel) -> None:
         self._rule = rule
         self._personal_W = local.weights.clone()
-        self._optimizer = local.optimizer(OWN, learning_rate=rule.inner_rate)
 
     def step(self, local: LocalModel, images: "Tensor", labels: "Tensor") -> "Tensor":
         """Take K steps of the personal model, then one of the local model; called for each batch."""
@@ -98,7 +98,7 @@ class _MoreauSteps(LocalSteps):
             logits = local.logits(images)
             gradient_W = local.gradient(local.loss(logits, labels))
             gradient_W.add_(local.weights - local_W, alpha=self._rule.pull)
-            self._optimizer.descend(local.weights, gradient_W)
+            local.weights.sub_(gradient_W, alpha=self._rule.inner_rate)
             passes.append(logits.detach())
         self._personal_W.copy_(local.weights)
         local.weights.copy_(local_W)
@@ -122,7 +122,7 @@ class PFedMeSettings(OwnAdaptationSettings):
     inner_steps: PositiveInt = 5
     """K: steps of theta for each batch."""
     inner_rate: Annotated[float, Field(gt=0)] = 0.05
-    """eta_p; the authors take 0.01 to 0.1. Times `pull` it has to be below 2, else SGD diverges."""
+    """eta_p; the authors take 0.01 to 0.1. Times `pull` it has to be below 2, else theta diverges."""
     tested: Tested = "personal"
     """Model that a client is tested with: theta (`personal`), or w_i (`local`)."""
 
