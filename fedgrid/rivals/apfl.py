@@ -17,8 +17,8 @@ The paper mixes weights, and so does this; the authors' code (FedTorch) mixes ou
 round and with weight decay.
 
 Deviations: v starts from the first common model that the client receives; alpha goes on from round to round.
-The server weighs clients by the run's `weights`, where the paper takes the plain mean. v takes steps of the
-run's kind of optimizer, which has a state of its own; those of alpha are plain.
+The server weighs clients by the run's `weights`. v takes steps of the run's kind of optimizer, which has a
+state of its own; those of alpha are plain.
 
 The mixture has BatchNorm statistics of its own, which its own passes measure; they go on from round to round.
 

@@ -18,7 +18,8 @@ theta takes these steps whatever the run's optimizer is: eta_p belongs to lambda
 optimizer along lambda (w_i - theta), which are step 2 with plain SGD.
 
 Deviations: only the sampled clients train, where the paper trains all and averages the sampled ones. The
-authors' code adds a weight decay of 0.001 to step 1, and does not shuffle its batches.
+server weighs clients by the run's `weights`; the authors' code does so by numbers of images, adds a weight
+decay of 0.001 to step 1, and does not shuffle its batches.
 
 No pass is made with w_i, so that it takes over the BatchNorm statistics that theta's passes measure.
 
