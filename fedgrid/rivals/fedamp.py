@@ -11,11 +11,12 @@ alpha `alpha`, sigma `sigma`, lambda `pull`, f_i its loss and A(x) = 1 - exp(-x 
 All models start from the same one, so that u_i = w_i in round 1. A client is tested with w_i, on its own
 images and on the server's; there is no model for all.
 
-A client mixes with those within a squared distance of about sigma, and alpha / sigma is the weight of an equal
-model. With n clients `alpha` is best below `sigma` / (n - 1): above it w_i may get a negative weight, and like
-models are driven apart. The defaults are for up to 21 clients and small models: on digits, two models that
-train alone on the same classes are 0.03 apart after a round and 1.5 after 15, on other classes 0.6 and 21.
-With them lambda / alpha is 1, so that at a learning rate of 0.1 each step goes a tenth of the way to u_i.
+A client mixes with those within a squared distance of about sigma, and alpha / sigma is the weight of an
+equal model. With n clients `alpha` is best below `sigma` / (n - 1): above it w_i may get a negative weight,
+and like models are driven apart. The defaults are for up to 21 clients and small models: on digits, two
+models that train alone on the same classes are 0.03 apart after a round and 1.5 after 15, on other classes
+0.6 and 21. With them lambda / alpha is 1, so that at a learning rate of 0.1 each step goes a tenth of the way
+to u_i.
 
 Deviations: step 2 takes the local steps of the run's training from w_i, where the paper minimises. A client
 that has not trained yet is in no mixture; one that is away is in them with its last model. Distances are over
