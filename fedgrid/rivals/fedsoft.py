@@ -185,8 +185,7 @@ class FedSoft(Algorithm):
         """Send all centres to the clients that train, and to those that count."""
         trains, counts = set(present.sampled), set()
         if self.settings.drawn is not None:
-            drawn_K = state.arrays[DRAWN].any(axis=1)
-            trains = {client for client in present.joined if drawn_K[client]}
+            trains = {client for client in present.joined if state.arrays[DRAWN][client].any()}
             if round_index % self.settings.every == 0 or not trains:
                 counts = set(present.joined) - trains
         payload = {CENTRES: np.stack(state.models)[1:]}
@@ -202,7 +201,8 @@ class FedSoft(Algorithm):
         clients, parts_NC = list(updates.clients), np.stack(updates.outputs(PARTS))
         images_N = np.array([updates.images[client] for client in clients])
         importance_KC = state.arrays[IMPORTANCE].copy()
-        importance_KC[clients] = parts_NC.astype(np.float64) * images_N[:, None]
+        # What noise of the uplink makes negative is no weight.
+        importance_KC[clients] = parts_NC.astype(np.float64).clip(self.settings.least) * images_N[:, None]
         # All updates are differences from the first centre, which every client was sent to train.
         weights_KC = importance_KC if self.settings.drawn is None else state.arrays[DRAWN]
         models = list(state.models)
@@ -212,7 +212,7 @@ class FedSoft(Algorithm):
                 models[centre] = state.models[0] + updates.means([list(weights)], weights)[0]
         drawn_KC = np.zeros_like(state.arrays[DRAWN])
         for importance_K, drawn_K in zip(importance_KC.T, drawn_KC.T, strict=True):
-            number = min(self.settings.drawn or 0, np.count_nonzero(importance_K))
+            number = min(self.settings.drawn or 0, int(np.count_nonzero(importance_K)))
             shares_K = importance_K / importance_K.sum()
             drawn_K[rng.choice(len(shares_K), number, replace=False, p=shares_K)] = True
         state = replace(self.place(state, updates), models=tuple(models))

@@ -110,7 +110,8 @@ class FeSEM(Algorithm):
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
     ) -> tuple[State, Diagnostics]:
         """Choose each client's cluster, then average the clusters' models."""
-        started_K, warnings = state.labels_K, ()
+        started_K = state.labels_K
+        warnings: tuple[str, ...] = ()
         if len(state.models) == 1:
             groups = self._find_first_groups(updates, rng)
             state = split(state, 0, groups)
@@ -163,8 +164,7 @@ class FeSEM(Algorithm):
             groups.items(), updates.means(list(groups.values()), weights), strict=True
         ):
             shares_C = np.bincount(started_K[members], [weights[client] for client in members])
-            shares_C /= shares_C.sum()
-            pairs = zip(shares_C.tolist(), state.models, strict=False)
+            pairs = zip((shares_C / shares_C.sum()).tolist(), state.models, strict=False)
             start = sum(share * model.astype(np.float64) for share, model in pairs if share)
             models[cluster] = start.astype(np.float32) + mean
         return tuple(models)

@@ -105,7 +105,7 @@ class FlexCFL(FedOpt):
         self, state: State, round_index: int, present: Presence, layout: Layout, rng: np.random.Generator
     ) -> Sequence[Order]:
         """Let clients with a group train its model, the others w_0 for a few steps."""
-        clients = present.sampled
+        clients: Sequence[int] = present.sampled
         if DIRECTIONS not in state.arrays:
             count = min(20 * self.settings.num_clusters, len(present.joined))
             clients = sorted(rng.choice(present.joined, count, replace=False).tolist())
