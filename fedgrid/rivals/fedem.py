@@ -23,6 +23,7 @@ Shapes: K clients of the federation, M models (K in the paper), N images of a cl
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
@@ -85,17 +86,19 @@ class _MixtureSteps(LocalSteps):
 
         models = [local.tensor(model) for model in local.payload[MODELS]]
         self._models = models if local.is_adapting else [local.snapshot(), *models]
+        even_M = np.full(len(self._models), 1 / len(self._models), np.float32)
+        before_M = torch.tensor(local.memory.get(MIXTURE, even_M), device=local.weights.device)
+        self._mixture_M = before_M
+        if local.is_adapting and MIXTURE in local.memory:
+            return
         losses = []
         with local.inference():
             for model in self._models:
                 local.load(model)
                 each = [cross_entropy(local.logits(x), y, reduction="none") for x, y in local.examples()]
                 losses.append(torch.cat(each))
-        even_M = np.full(len(losses), 1 / len(losses), np.float32)
-        before_M = torch.tensor(local.memory.get(MIXTURE, even_M), device=local.weights.device)
         self._parts_NM = torch.softmax(before_M.log() - torch.stack(losses, 1), 1)
-        is_old = local.is_adapting and MIXTURE in local.memory
-        self._mixture_M = before_M if is_old else self._parts_NM.mean(0)
+        self._mixture_M = self._parts_NM.mean(0)
         local.load(self._models[0])
 
     def step(self, local: LocalModel, images: "Tensor", labels: "Tensor") -> "Tensor":
@@ -122,8 +125,10 @@ class _MixtureSteps(LocalSteps):
 
     def finish(self, local: LocalModel, num_steps: int) -> Finished:
         """Collect the changes and pi; the client's update is the change of the first model."""
+        if local.is_adapting:
+            return Finished()
         local.load(self._models[0])
-        pairs = zip(self._models[1:], local.payload[MODELS], strict=False)
+        pairs = zip(self._models[1:], local.payload[MODELS], strict=True)
         changes = [local.vector(model) - received for model, received in pairs]
         mixture_M = self._mixture_M.cpu().numpy()
         return Finished(
@@ -188,23 +193,21 @@ class FedEM(Algorithm):
     def step(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
     ) -> tuple[State, Diagnostics]:
-        """Average the changes of each model; label each client by its largest pi."""
+        """Average the changes of each model; label the clients."""
         changes = [updates.mean()]
         if len(state.models) > 1:
             [others] = updates.means([updates.clients], output=CHANGES)
             changes += np.split(others, len(state.models) - 1)
         models = tuple(model + change for model, change in zip(state.models, changes, strict=True))
-        # `outputs` would train the clients again where the round comes from the cache.
-        largest = updates.derived(MIXTURE, "largest", lambda each: {"at_K": np.stack(each).argmax(1)})["at_K"]
-        labels_K = state.labels_K.copy()
-        labels_K[list(updates.clients)] = largest
-        return State(models, labels_K), Diagnostics(clustered=True)
+        return replace(self.place(state, updates), models=models), Diagnostics(clustered=True)
 
     def place(self, state: State, updates: Updates) -> State:
-        """Label a client that was held out by its largest pi."""
+        """Label the clients of `updates` by their largest pi."""
+        # `outputs` would train the clients again where the round comes from the cache.
+        largest = updates.derived(MIXTURE, "largest", lambda each: {"at_N": np.stack(each).argmax(axis=1)})
         labels_K = state.labels_K.copy()
-        labels_K[list(updates.clients)] = np.stack(updates.outputs(MIXTURE)).argmax(1)
-        return State(state.models, labels_K)
+        labels_K[list(updates.clients)] = largest["at_N"]
+        return replace(state, labels_K=labels_K)
 
     def served(self, state: State, layout: Layout) -> Served:
         """Test each client with its mixture of the models."""
