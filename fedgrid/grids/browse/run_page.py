@@ -34,7 +34,7 @@ from fedgrid.grids.display.tables import (
     select_columns,
 )
 from fedgrid.grids.display.text_table import TextTable, print_pairs
-from fedgrid.grids.presets.axis_keys import AXES, SETTING_PREFIX, list_axis_keys, read_axis_value
+from fedgrid.grids.presets.axis_keys import AXES, SETTING_PREFIX, list_distinct_keys, read_axis_value
 from fedgrid.grids.trackers.annotations import Annotations
 from fedgrid.tracking.arrays import Array, last_number
 from fedgrid.tracking.records import NoRecords, Records, RecordsError, read_records
@@ -132,7 +132,7 @@ def _find_changes(config: RunConfig, data_dir: Path) -> dict[str, Any] | None:
         return None
     keys = [
         key
-        for key in list_axis_keys()
+        for key in list_distinct_keys([config, usual])
         if key not in AXES and (is_registered or not key.startswith(SETTING_PREFIX))
     ]
     values = {key: (read_axis_value(config, key), read_axis_value(usual, key)) for key in keys}

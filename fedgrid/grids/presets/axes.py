@@ -9,10 +9,9 @@ from typing import Any, TypeAlias
 from fedgrid.algorithms.registry import ARENA, NAMES_IN_PAPERS, explain_missing_name, list_arena_members
 from fedgrid.engine.federation.errors import ConfigError, suggest_name, unknown_name_error
 from fedgrid.engine.runtime.configuration.complete import DEFAULTS
-from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SPLIT, SPLIT_KIND, takes_list
-from fedgrid.grids.presets.nested_values import set_value
+from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SPLIT, SPLIT_KIND, set_key, takes_list
 from fedgrid.grids.presets.yaml_file import Place, parse_value, parse_values, prefix_errors
-from fedgrid.tracking.scoring.selection import Condition, format_value, read_conditions
+from fedgrid.tracking.scoring.selection import Condition, find_choice_key, format_value, read_conditions
 
 MOST_SEEDS = 10_000
 """Most seeds in one range: more are a typing error that would exhaust the memory."""
@@ -34,10 +33,19 @@ class GivenValue:
     # Cached, because every combination of values is compared by its labels.
     @cached_property
     def label(self) -> str:
-        """Value as text, which filters compare; for an algorithm or a split with settings, its name."""
-        if isinstance(self.value, Mapping):
-            return format_value(self.value.get("name", self.value.get("kind", self.value)))
+        """Value as text, with the settings of an algorithm, a split or another choice."""
         return format_value(self.value)
+
+    @cached_property
+    def name(self) -> str:
+        """Name of an algorithm, a split or another choice, with or without settings; else the label."""
+        key = find_choice_key(self.value) if isinstance(self.value, Mapping) else None
+        return self.label if key is None else str(self.value[key])
+
+    @cached_property
+    def labels(self) -> frozenset[str]:
+        """What filters compare: a name selects every value of that name, with settings only that one."""
+        return frozenset((self.label, self.name))
 
 
 Axes: TypeAlias = Mapping[str, tuple[GivenValue, ...]]
@@ -45,9 +53,9 @@ Choice: TypeAlias = Mapping[str, frozenset[str]]
 """Axis -> allowed labels; a missing axis is not restricted."""
 
 
-def is_allowed(choice: Choice, labels: Mapping[str, str]) -> bool:
-    """Check whether a choice allows a run whose axes have these labels."""
-    return all(labels[axis] in allowed for axis, allowed in choice.items())
+def is_allowed(choice: Choice, items: Mapping[str, GivenValue]) -> bool:
+    """Check whether a choice allows a run whose axes have these values."""
+    return all(not allowed.isdisjoint(items[axis].labels) for axis, allowed in choice.items())
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +128,7 @@ class Change:
         """
         if len(self.values) > 1:
             raise ConfigError(f"{self.text}: expected one value; a list has brackets, as in [1, 2]")
-        return set_value(values, self.keys, self.values[0], self.text)
+        return set_key(values, self.keys, self.values[0], self.text)
 
 
 @dataclass(frozen=True)
@@ -227,10 +235,11 @@ def parse_choice(given: Mapping[Any, Any], axes: Axes, place: Place | None = Non
             axis = _find_axis(str(name), axes)
         picked = parse_axis(axis, values, where)
         has = {item.label: None for item in axes[axis]}
+        names = has.keys() | {item.name for item in axes[axis]}
         for item in picked:
-            if item.label not in has:
+            if item.label not in names:
                 with prefix_errors(item.place):
-                    near = suggest_name(item.label, has, NAMES_IN_PAPERS if axis == "algorithm" else {})
+                    near = suggest_name(item.label, names, NAMES_IN_PAPERS if axis == "algorithm" else {})
                     raise ConfigError(
                         f"no {axis} '{item.label}' in this grid; {near}it has: {', '.join(has)}"
                     )
@@ -246,7 +255,7 @@ def restrict_axes(axes: Axes, choice: Choice) -> Axes:
     """
     narrowed = dict(axes)
     for axis, labels in choice.items():
-        narrowed[axis] = tuple(item for item in axes[axis] if item.label in labels)
+        narrowed[axis] = tuple(item for item in axes[axis] if not labels.isdisjoint(item.labels))
         if not narrowed[axis]:
             left = ", ".join(item.label for item in axes[axis])
             raise ConfigError(

@@ -42,11 +42,13 @@ from fedgrid.grids.presets.axis_keys import (
     SPLIT,
     check_axis_key,
     find_variant_settings,
+    is_within,
     list_axis_keys,
+    set_key,
     sort_axes,
 )
 from fedgrid.grids.presets.grid import DICT_SOURCE, OPTIONS_SOURCE, Grid, RequestedRuns
-from fedgrid.grids.presets.nested_values import find_value, merge_mappings, nest_keys, set_value
+from fedgrid.grids.presets.nested_values import find_value, merge_mappings, nest_keys
 from fedgrid.grids.presets.preset_files import complete_suffix, is_path, list_presets, open_preset
 from fedgrid.grids.presets.read_preset import build_default_axes, read_preset
 from fedgrid.grids.presets.yaml_file import Place, YamlFile, prefix_errors, suggest_axis
@@ -125,7 +127,11 @@ def load_grid(
         notes.append(f"1 seed: {seeds} (for {seeds} seeds: --seeds 0..{int(seeds) - 1})")
     chosen = _narrow_axes(widened.axes, filters)
     runs = expand_preset(replace(widened, axes=chosen), data_dir)
-    named = {*chosen, *find_variant_settings(runs), *find_variant_settings(runs, f"{SPLIT}.")}
+    variants = {*find_variant_settings(runs), *find_variant_settings(runs, f"{SPLIT}.")}
+    # Of an axis that is a choice, or a setting of one, the variants are enough to tell its runs apart.
+    named = variants | {
+        axis for axis in chosen if not any(is_within(axis, key) or is_within(key, axis) for key in variants)
+    }
     # The runs that a filter leaves out are still requested by the file: they are not superseded.
     ids = frozenset(run.run_id for run in runs) | (_find_run_ids(widened, data_dir) if filters else set())
     return Grid(
@@ -292,8 +298,7 @@ def expand_preset(preset: Preset, data_dir: Path) -> tuple[RunConfig, ...]:
     seen: dict[str, RunConfig] = {}
     for combination in product(*(preset.axes[axis] for axis in order)):
         values = dict(zip(order, combination, strict=True))
-        labels = {axis: item.label for axis, item in values.items()}
-        if any(is_allowed(choice, labels) for choice in preset.excluded):
+        if any(is_allowed(choice, values) for choice in preset.excluded):
             continue
         run = expander.build_run(values)
         # Two combinations may be the same run, as with 0.5 and 5e-1 on one axis.
@@ -317,8 +322,7 @@ class _RunBuilder:
 
     def build_run(self, items: Mapping[str, GivenValue]) -> RunConfig:
         """Build the run with these values of the axes; an error names the line of the key."""
-        labels = {axis: item.label for axis, item in items.items()}
-        held = tuple(override for override in self._preset.overrides if is_allowed(override.when, labels))
+        held = tuple(override for override in self._preset.overrides if is_allowed(override.when, items))
         # Items compare by identity (`eq=False`): runs with the same objects have the same values, without
         # comparing them.
         kind: tuple[GivenValue | Override, ...] = (
@@ -352,7 +356,7 @@ class _RunBuilder:
             values = merge_mappings(values, override.then)
         for axis, item in items.items():
             if axis not in AXES:
-                values = set_value(values, axis.split("."), item.value, f"axis {axis}")
+                values = set_key(values, axis.split("."), item.value, f"axis {axis}")
         for change in self._preset.changes:
             values = change.apply_to(values)
         config = complete_config(values, self._data_dir)

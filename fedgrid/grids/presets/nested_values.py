@@ -54,7 +54,13 @@ def nest_keys(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merge_mappings(below: Any, above: Any) -> Any:
-    """Merge mappings at any depth; the keys of `above` replace those of `below`."""
+    """Merge mappings at any depth; the keys of `above` replace those of `below`.
+
+    A name below stands for a choice with settings, which `above` may change: `krum` and `{keep: 0.8}` are
+    `{name: krum, keep: 0.8}`.
+    """
+    if isinstance(below, str) and isinstance(above, Mapping):
+        below = {"name": below}
     if not (isinstance(below, Mapping) and isinstance(above, Mapping)):
         return above
     return {**below, **{key: merge_mappings(below.get(key), value) for key, value in above.items()}}

@@ -12,15 +12,15 @@ from fedgrid.grids.presets.axis_keys import (
     ALGORITHM,
     AXES,
     SETTING_PREFIX,
+    UNSET,
     Values,
     find_variant_settings,
     format_axis_values,
-    list_axis_keys,
-    list_axis_pairs,
+    list_distinct_keys,
+    list_value_words,
 )
 
 SEED, DATASET = "seed", "dataset"
-UNSET = (None, "null")
 PLUGIN = "plugin"
 SCENARIO = tuple(axis for axis in AXES if axis not in (SEED, ALGORITHM))
 
@@ -34,7 +34,7 @@ def find_further_axes(configs: Sequence[RunConfig]) -> tuple[str, ...]:
     one too if two of them have the same short name, as `folder:a/data` and `folder:b/data`.
     """
     differing = _find_differing_keys(configs)
-    keys = [key for key in list_axis_keys(configs) if key.partition(".")[0] in differing]
+    keys = [key for key in list_distinct_keys(configs) if key.partition(".")[0] in differing]
     settings = [key for key in keys if key.startswith(SETTING_PREFIX)]
     others = [key for key in keys if not key.startswith(SETTING_PREFIX) and key not in AXES]
     runs = [format_axis_values(config, (*AXES, *others)) for config in configs] if others else []
@@ -74,9 +74,7 @@ def settings_by_run(configs: Sequence[RunConfig], settings: Sequence[str]) -> li
 
 def format_run_name(config: RunConfig, axes: Sequence[str]) -> str:
     """Format a run's name with its values of the grid's further `axes`, which tell runs of a name apart."""
-    words = ", ".join(
-        f"{axis.removeprefix(SETTING_PREFIX)} {value}" for axis, value in list_axis_pairs(config, axes)
-    )
+    words = ", ".join(list_value_words(config, axes))
     return f"{config.name} ({words})" if words else config.name
 
 
@@ -119,7 +117,7 @@ def build_algorithm_names(configs: Sequence[RunConfig], axes: Sequence[str]) -> 
     As in `briggs (threshold 0.1)`, where another briggs differs from it in nothing else. `axes` are the
     grid's further axes, as of `find_further_axes`. Several versions of a plugin show its digest.
     """
-    settings = [key for key in list_axis_keys(configs) if key.startswith(SETTING_PREFIX)]
+    settings = [key for key in list_distinct_keys(configs) if key.startswith(SETTING_PREFIX)]
     alike = (*AXES, *(axis for axis in axes if not axis.startswith(SETTING_PREFIX)))
     common = _common_plugins(configs)
     values = settings_by_run(configs, settings)
@@ -128,11 +126,12 @@ def build_algorithm_names(configs: Sequence[RunConfig], axes: Sequence[str]) -> 
     shown = _differing_settings(cells, values)
     # Of runs with the same settings: a setting may name something of another plugin.
     same = [(*cell, *own.values()) for cell, own in zip(cells, values, strict=True)]
-    shown += _differing_settings(same, versions)
+    is_versioned = bool(_differing_settings(same, versions))
     names = []
-    for config, run_settings, version in zip(configs, values, versions, strict=True):
-        method, own = config.algorithm.name, {**run_settings, **version}
-        words = [f"{key.removeprefix(SETTING_PREFIX)} {own[key]}" for key in shown if own[key] not in UNSET]
+    for config, version in zip(configs, versions, strict=True):
+        method = config.algorithm.name
+        words = list_value_words(config, shown, UNSET)
+        words += [f"{PLUGIN} {version[PLUGIN]}"] if is_versioned and version[PLUGIN] else []
         names.append(f"{method} ({', '.join(words)})" if words else method)
     return names
 

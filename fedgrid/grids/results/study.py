@@ -22,6 +22,7 @@ from fedgrid.grids.results.outcome import read_scores
 from fedgrid.grids.results.runs import describe_configs, read_run
 from fedgrid.manifest import CODE, Parts
 from fedgrid.tracking.records import RecordsError
+from fedgrid.tracking.scoring.axes import list_innermost_keys
 from fedgrid.tracking.scoring.measures import add_harm
 from fedgrid.tracking.scoring.run import FINISHED, Run, Scenario, load_result
 from fedgrid.tracking.scoring.study import Study
@@ -165,10 +166,10 @@ def _describe_training(runs: Iterable[Run]) -> Iterator[str]:
     """Yield a sentence for each key in which the training of algorithms differs, as after `--tuned`."""
     by_scenario: dict[tuple[str, Scenario], dict[str, list[str]]] = {}
     for run in runs:
-        for key, value in run.keys.items():
+        for key in list_innermost_keys(run.keys):
             if key.startswith("training."):
                 values = by_scenario.setdefault((key, run.scenario), {})
-                values.setdefault(value, []).append(run.algorithm)
+                values.setdefault(run.keys[key], []).append(run.algorithm)
     differing: dict[str, dict[str, dict[str, None]]] = {}
     for (key, _), values in by_scenario.items():
         # Only within a scenario: that grids of several scenarios differ in their training is their purpose.

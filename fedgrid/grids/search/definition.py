@@ -237,7 +237,7 @@ def _parse_setting(text: str) -> tuple[str, Any]:
 
 def _list_algorithms(preset: Preset) -> set[str]:
     """List the names of a preset's algorithms."""
-    return {item.label for item in preset.axes["algorithm"]}
+    return {item.name for item in preset.axes["algorithm"]}
 
 
 def _list_searched_settings(space: Any, preset: Preset) -> frozenset[str]:

@@ -24,6 +24,13 @@ def find_axes(study: Study) -> tuple[str, ...]:
     return tuple(key for key in keys if len(list_axis_values(study, key)) > 1)
 
 
+def list_innermost_keys(keys: Iterable[str]) -> list[str]:
+    """List the keys that contain no other one: of `algorithm.local` and `algorithm.local.mu` the second."""
+    keys = list(keys)
+    outer = {key[:place] for key in keys for place, letter in enumerate(key) if letter == "."}
+    return [key for key in keys if key not in outer]
+
+
 def list_axis_values(study: Study, axis: str) -> tuple[str, ...]:
     """List the values of an axis: numbers by size, others in the order of the study, without None."""
     in_order = {"dataset": study.datasets, "split": study.splits, "algorithm": study.algorithms}

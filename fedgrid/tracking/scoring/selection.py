@@ -13,6 +13,8 @@ from typing import Any
 
 CONDITION = re.compile(r"\s*([\w.-]+?)\s*(!=|>=|<=|=|>|<)\s*(.*?)\s*")
 ORDERS: Mapping[str, Callable[[float, float], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}
+CHOICE_KEYS = ("name", "kind")
+"""Keys of a mapping with the name of what is chosen, whose settings are its other keys."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def read_conditions(text: str) -> list[Condition]:
     """
     conditions: dict[tuple[str, str, str], Condition] = {}
     last: tuple[str, str] | None = None
-    for part in text.split(","):
+    for part in _split_at_commas(text):
         match = CONDITION.fullmatch(part)
         if match and match[3]:
             last, value = (match[1], match[2]), match[3]
@@ -65,6 +67,18 @@ def read_conditions(text: str) -> list[Condition]:
     return list(conditions.values())
 
 
+def _split_at_commas(text: str) -> list[str]:
+    """Split a text at commas outside of parentheses: `krum (keep 0.5, share 0.2)` is one value."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
+
+
 def parse_number(value: Any) -> float | None:
     """Parse a number, or the number of a text; None if there is none."""
     try:
@@ -76,7 +90,8 @@ def parse_number(value: Any) -> float | None:
 def format_value(value: Any) -> str:
     """Format a value, the same for the same number: 1.0 and 1 are `1`, '1e-3' is `0.001`.
 
-    Of a mapping with a name: `fedprox (mu 0.5)`. Of a list of sections or mappings: `clip 1, noise 0.5`.
+    Of a choice with settings: its name and those of its settings that are not None, as `fedprox (mu 0.5)`. Of
+    a list of sections or mappings: `clip 1, noise 0.5`.
     """
     if value is None:
         return "null"
@@ -86,17 +101,31 @@ def format_value(value: Any) -> str:
         # A float has 15 to 17 digits, so a long whole number stays as it is.
         number = None if isinstance(value, int) else parse_number(value)
         return str(value) if number is None else f"{number:.12g}"
-    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-        settings = ", ".join(f"{key} {format_value(value[key])}" for key in sorted(value) if key != "name")
-        return f"{value['name']} ({settings})" if settings else str(value["name"])
+    value = _dump_section(value)
+    if isinstance(value, Mapping) and (chosen := find_choice_key(value)) is not None:
+        settings = ", ".join(
+            f"{key} {format_value(value[key])}"
+            for key in sorted(value)
+            if key != chosen and value[key] is not None
+        )
+        return f"{value[chosen]} ({settings})" if settings else str(value[chosen])
     if isinstance(value, list | tuple):
-        # Sections are models of pydantic.
-        parts = [part.model_dump() if hasattr(part, "model_dump") else part for part in value]
+        parts = [_dump_section(part) for part in value]
         if any(isinstance(part, Mapping) for part in parts):
             return ", ".join(
                 f"{key} {format_value(inner)}" for part in parts for key, inner in dict(part).items()
             )
     return json.dumps(value, sort_keys=True, default=str)
+
+
+def find_choice_key(value: Mapping[str, Any]) -> str | None:
+    """Find the key with the name of a choice with settings, None if the mapping is no choice."""
+    return next((key for key in CHOICE_KEYS if isinstance(value.get(key), str)), None)
+
+
+def _dump_section(value: Any) -> Any:
+    """Convert a section, which is a model of pydantic, to a mapping; other values stay."""
+    return value.model_dump() if hasattr(value, "model_dump") else value
 
 
 def sort_positions(values: Sequence[Any], reverse: bool) -> list[int]:

@@ -8,7 +8,7 @@ from operator import attrgetter
 import numpy as np
 
 from fedgrid.tracking.arrays import group_by
-from fedgrid.tracking.scoring.axes import format_scenario
+from fedgrid.tracking.scoring.axes import format_scenario, list_innermost_keys
 from fedgrid.tracking.scoring.measures import (
     CLUSTERING_ROUND,
     FINAL_ARI,
@@ -178,15 +178,16 @@ def _find_differing_keys(pairs: Sequence[GridPair]) -> list[str]:
     differences: dict[str, dict[str, None]] = {}
     for pair in pairs:
         one, other = pair.one.runs[0], pair.other.runs[0]
-        for key in one.keys.keys() | other.keys.keys():
+        # An older grid lacks the keys of newer versions, which is a difference too.
+        values = {
+            key: (one.keys.get(key, "none"), other.keys.get(key, "none"))
+            for key in one.keys.keys() | other.keys.keys()
+        }
+        for key in list_innermost_keys(key for key, (mine, theirs) in values.items() if mine != theirs):
             # Runs are paired by seed or averaged over seeds, and another algorithm's settings have no
             # counterpart.
-            if key == "seed" or (key.startswith(SETTING_OF_ALGORITHM) and one.method != other.method):
-                continue
-            # An older grid lacks the keys of newer versions, which is a difference too.
-            values = one.keys.get(key, "none"), other.keys.get(key, "none")
-            if values[0] != values[1]:
-                differences.setdefault(key, {})[" against ".join(values)] = None
+            if key != "seed" and not (key.startswith(SETTING_OF_ALGORITHM) and one.method != other.method):
+                differences.setdefault(key, {})[" against ".join(values[key])] = None
     return [f"{key} ({', '.join(list(differences[key])[:MAX_NAMED])})" for key in sorted(differences)]
 
 

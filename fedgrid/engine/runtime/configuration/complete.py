@@ -6,6 +6,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from fedgrid.algorithms.contract.base import Settings
+from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.registry import (
     ALGORITHMS,
     NAMES_IN_PAPERS,
@@ -23,6 +25,7 @@ from fedgrid.engine.federation.models.registry import MODELS
 from fedgrid.engine.federation.partition.from_file import FILE
 from fedgrid.engine.federation.partition.majority import number_classes
 from fedgrid.engine.runtime.configuration.conditions import check_parts
+from fedgrid.engine.runtime.configuration.sections import list_classes, list_fields
 from fedgrid.engine.runtime.configuration.validation import explain_error, map_inner_keys
 from fedgrid.engine.runtime.data.datasets import find_dataset, name_by_content
 from fedgrid.engine.runtime.data.partition_files import load_partition, name_partition_file
@@ -112,14 +115,23 @@ def complete_settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigError: there is no such setting, or a value is impossible.
     """
+    usual = ALGORITHMS[name].settings
+    given = {key: _name_choice(usual, key, value) for key, value in given.items()}
     try:
         return dump_settings(name, create_algorithm(name, given).settings)
     except ValidationError as error:
-        raise ConfigError(
-            f"algorithm {name}: {explain_error(error, ALGORITHMS[name].settings, TRAINING_KEYS)}"
-        ) from error
+        raise ConfigError(f"algorithm {name}: {explain_error(error, usual, TRAINING_KEYS, given)}") from error
     except ValueError as error:
         raise ConfigError(f"algorithm {name}: {error}") from error
+
+
+def _name_choice(settings: Settings, key: str, given: object) -> object:
+    """Complete a choice that is given without its name: the default one, with these settings changed."""
+    default = getattr(settings, key, None)
+    if not isinstance(default, Section) or not isinstance(given, Mapping) or "name" in given:
+        return given
+    is_choice = len(list_classes(list_fields(settings)[key].annotation)) > 1
+    return {**default.model_dump(), **given} if is_choice else given
 
 
 def _complete_split(given: object, dataset_given: str, dataset: Dataset) -> object:

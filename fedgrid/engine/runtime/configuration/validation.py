@@ -1,34 +1,43 @@
 """Errors of pydantic in a configuration, as one line that names the key and what is allowed."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import TypeAlias, get_args
+from typing import Any, get_args
 
-from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from fedgrid.algorithms.contract.section import SectionType
 from fedgrid.engine.federation.errors import ConfigError, Key, unknown_key_error
+from fedgrid.engine.runtime.configuration.sections import (
+    NOTHING,
+    Model,
+    find_section,
+    list_classes,
+    list_fields,
+    read_class_name,
+)
 
-Model: TypeAlias = BaseModel | type[BaseModel]
-NOTHING: Mapping[str, str] = MappingProxyType({})
 
-
-def explain_error(error: ValidationError, model: Model, inner: Mapping[str, str] = NOTHING) -> ConfigError:
+def explain_error(
+    error: ValidationError,
+    model: Model,
+    inner: Mapping[str, str] = NOTHING,
+    given: Mapping[str, Any] = NOTHING,
+) -> ConfigError:
     """Convert pydantic's first finding to one line, in terms of the configuration's keys.
 
     Args:
         error: What pydantic raised.
         model: What was validated: a class, or an instance where a part may be one of several classes.
         inner: Keys of other sections, which one that does not exist here may mean; none by default.
+        given: What was validated, if its names say of which classes its sections are; none by default.
     """
     finding = _find_first(error)
     location = _find_location(error)
     place = ".".join(location)
     match finding["type"]:
         case "extra_forbidden":
-            return _build_unknown_key(location, model, inner)
+            return _build_unknown_key(location, model, inner, given)
         case "missing":
             lacking = [".".join(map(str, one["loc"])) for one in error.errors() if one["type"] == "missing"]
             message = f"{lacking[0]} is missing" if len(lacking) == 1 else f"{', '.join(lacking)} are missing"
@@ -36,7 +45,7 @@ def explain_error(error: ValidationError, model: Model, inner: Mapping[str, str]
             problem = finding["msg"].removeprefix("Value error, ")
             message = f"{place}: {problem}" if place else problem
         case "model_type":
-            section = find_section(model, location)
+            section = find_section(model, location, given)
             keys = f" of {', '.join(_list_keys(section))}" if section is not None else ""
             message = f"{place} = {finding['input']!r}: expected KEY: VALUE with keys{keys}"
         case "tuple_type" | "list_type":
@@ -44,7 +53,7 @@ def explain_error(error: ValidationError, model: Model, inner: Mapping[str, str]
         case _:
             problem = finding["msg"][0].lower() + finding["msg"][1:]
             message = f"{place} = {finding['input']!r}: {problem}"
-            if finding["type"].endswith(("_type", "_parsing")) and _may_be_null(model, location):
+            if finding["type"].endswith(("_type", "_parsing")) and _may_be_null(model, location, given):
                 message += ", or null"
     return ConfigError(message, location)
 
@@ -104,44 +113,37 @@ def _find_location(error: ValidationError) -> Key:
     return tuple(str(part) for part in _find_first(error)["loc"])
 
 
-def _build_unknown_key(location: Key, model: Model, inner: Mapping[str, str]) -> ConfigError:
+def _build_unknown_key(
+    location: Key, model: Model, inner: Mapping[str, str], given: Mapping[str, Any]
+) -> ConfigError:
     """Build the error of a key that does not exist."""
     *sections, key = location
-    section = find_section(model, tuple(sections))
+    section = find_section(model, tuple(sections), given)
     if section is None:
         return ConfigError(f"unknown key '{'.'.join(location)}'", location)
-    return unknown_key_error(
-        key, ".".join(sections), _list_keys(section), location, {**inner, **map_inner_keys(section)}
-    )
+    owner = _find_owner(location, model) if sections else {}
+    others = {**inner, **owner, **map_inner_keys(section)}
+    return unknown_key_error(key, ".".join(sections), _list_keys(section), location, others)
 
 
-def _list_fields(model: Model) -> dict[str, FieldInfo]:
-    """List the fields of a section."""
-    return (model if isinstance(model, type) else type(model)).model_fields
+def _find_owner(location: Key, model: Model) -> dict[str, str]:
+    """Find a class of a choice that has a key, as `keep` -> `keep of krum`; empty if none has it."""
+    *sections, choice, key = location
+    parent = find_section(model, tuple(sections))
+    field = None if parent is None else list_fields(parent).get(choice)
+    classes = [] if field is None else list_classes(field.annotation)
+    owner = next((kind for kind in classes if key in kind.model_fields), None)
+    return {} if owner is None else {key: f"{key} of {read_class_name(owner)}"}
 
 
 def _list_keys(model: Model) -> list[str]:
     """List the keys of a section."""
-    return list(_list_fields(model))
+    return list(list_fields(model))
 
 
-def _may_be_null(model: Model, location: Key) -> bool:
+def _may_be_null(model: Model, location: Key, given: Mapping[str, Any]) -> bool:
     """Check whether a key may be null."""
     *sections, key = location
-    section = find_section(model, tuple(sections))
-    field = None if section is None else _list_fields(section).get(key)
+    section = find_section(model, tuple(sections), given)
+    field = None if section is None else list_fields(section).get(key)
     return field is not None and type(None) in get_args(field.annotation)
-
-
-def find_section(model: Model, location: Key) -> Model | None:
-    """Find the section of a configuration at `location`, None if there is a plain value."""
-    for name in location:
-        if isinstance(model, BaseModel):
-            inner = getattr(model, name, None)
-        else:
-            field = model.model_fields.get(name)
-            inner = field.annotation if field else None
-        if not (isinstance(inner, BaseModel) or (isinstance(inner, type) and issubclass(inner, BaseModel))):
-            return None
-        model = inner
-    return model

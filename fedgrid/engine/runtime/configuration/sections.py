@@ -1,0 +1,100 @@
+"""Sections of a configuration, and the classes that one of them may be of.
+
+A setting such as `aggregate`, `clusterer`, `local` or a step of `uplink` is a choice with settings: its keys
+depend on what is chosen. Its classes are those that its type names and, below a base class, the registered
+ones, so that a plugin's are among them.
+"""
+
+from collections.abc import Iterator, Mapping
+from inspect import isabstract
+from types import MappingProxyType
+from typing import Any, TypeAlias, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from fedgrid.algorithms.clustering.clusterers import CLUSTERERS
+from fedgrid.algorithms.contract.aggregator import AGGREGATORS
+from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
+from fedgrid.engine.federation.errors import Key
+from fedgrid.engine.runtime.plugins.plugin import find_default_name
+
+Model: TypeAlias = BaseModel | type[BaseModel]
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def list_registered_classes() -> tuple[type[BaseModel], ...]:
+    """List the classes that a setting of an algorithm may choose by name, those of plugins in use too."""
+    return (*CLUSTERERS.values(), *AGGREGATORS.values(), *LOCAL_METHODS.values())
+
+
+def list_classes(annotation: Any) -> list[type[BaseModel]]:
+    """List the classes of the section that a setting of this type holds; empty for a plain value.
+
+    There are several where the setting is a choice.
+    """
+    named = list(_iterate_models(annotation))
+    registered = (kind for kind in list_registered_classes() if issubclass(kind, tuple(named)))
+    return list(dict.fromkeys((*(kind for kind in named if not isabstract(kind)), *registered)))
+
+
+def _iterate_models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the models within a type, but for those that are values of a mapping."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    elif get_origin(annotation) is not dict:
+        for part in get_args(annotation):
+            yield from _iterate_models(part)
+
+
+def list_fields(model: Model) -> dict[str, FieldInfo]:
+    """List the fields of a section."""
+    return (model if isinstance(model, type) else type(model)).model_fields
+
+
+def read_class_name(section: type[BaseModel]) -> str:
+    """Read the name by which a choice means this class; empty if it has none."""
+    return find_default_name(section) if "name" in section.model_fields else ""
+
+
+def find_section(model: Model, location: Key, given: Mapping[str, Any] = NOTHING) -> Model | None:
+    """Find the section of a configuration at `location`, None if there is a plain value.
+
+    Args:
+        model: a class, or an instance, whose own sections then say which class a setting has.
+        location: path of keys.
+        given: the values that a user gives; a `name` among them chooses the class. Default: none.
+    """
+    for name in location:
+        field = list_fields(model).get(name)
+        value = given.get(name)
+        given = value if isinstance(value, Mapping) else NOTHING
+        inner = None if field is None else _find_chosen_class(field, given.get("name"))
+        own = getattr(model, name, None) if isinstance(model, BaseModel) else None
+        if inner is None and not isinstance(own, BaseModel):
+            classes = [] if field is None else list_classes(field.annotation)
+            # Of several classes nothing says which is meant.
+            own = classes[0] if len(classes) == 1 else None
+        if inner is None and own is None:
+            return None
+        model = inner or own
+    return model
+
+
+def _find_chosen_class(field: FieldInfo, name: object) -> type[BaseModel] | None:
+    """Find the class of a choice by the name that a user gives, None if there is none."""
+    classes = list_classes(field.annotation) if isinstance(name, str) else []
+    return next((kind for kind in classes if read_class_name(kind) == name), None)
+
+
+def find_fields(model: Model, path: Key) -> list[FieldInfo]:
+    """Find the fields that a path of keys may mean: several where a section on it may be of several classes.
+
+    Empty if there is no such key.
+    """
+    *sections, last = path
+    models = [model if isinstance(model, type) else type(model)]
+    for name in sections:
+        fields = (kind.model_fields.get(name) for kind in models)
+        models = [kind for field in fields if field is not None for kind in list_classes(field.annotation)]
+    return [kind.model_fields[last] for kind in models if last in kind.model_fields]
