@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.configuration.run_config import AlgorithmSection, RunConfig
 from fedgrid.engine.federation.data.names import has_target
 from fedgrid.engine.federation.errors import ConfigError, suggest_name, unknown_key_error, unknown_name_error
 from fedgrid.engine.runtime.configuration.complete import INNER
@@ -135,7 +135,7 @@ def build_search(
     Raises:
         ConfigError: The space is wrong.
     """
-    spaces = read_space(space, algorithm)
+    spaces = read_space(space, algorithm, settings=base[0].algorithm.settings)
     return Search(
         name, algorithm, spaces, trials, "optuna", objective, EarlyStop(), base, defaults_first=True
     )
@@ -207,7 +207,7 @@ def load_search(
             ALGORITHMS[algorithm].build_space(rounds) if further else find_built_in_space(algorithm, rounds)
         )
     at_file = place if SEARCH_KEY in in_file else None
-    read = _read_spaces(in_file.get(SEARCH_KEY, space), further, algorithm, at_file)
+    read = _read_spaces(in_file.get(SEARCH_KEY, space), further, grid.runs[0].algorithm, at_file)
     values = {key: _read_own_value(key, {**DEFAULTS, **in_file}, own, place) for key in DEFAULTS}
     # Called for its error: a grid with more points than trials is refused here.
     if values["searcher"] == "grid":
@@ -219,11 +219,14 @@ def load_search(
     return Search(name or default_name, algorithm, read, base=grid.runs, **values)
 
 
-def _read_spaces(given: Any, further: Mapping[str, Any], algorithm: str, place: Place | None) -> Space:
+def _read_spaces(
+    given: Any, further: Mapping[str, Any], algorithm: AlgorithmSection, place: Place | None
+) -> Space:
     """Read the space of a file or an algorithm, with what `--space` adds."""
-    space = {} if further and not given else read_space(given, algorithm, place)
+    name, settings = algorithm.name, algorithm.settings
+    space = {} if further and not given else read_space(given, name, place, settings)
     with prefix_errors("--space"):
-        return {**space, **(read_space(further, algorithm) if further else {})}
+        return {**space, **(read_space(further, name, settings=settings) if further else {})}
 
 
 def _parse_setting(text: str) -> tuple[str, Any]:

@@ -9,7 +9,8 @@ from math import exp, isfinite, log
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
 from fedgrid.algorithms.registry import ALGORITHMS, create_algorithm, drop_derived_defaults
 from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -17,6 +18,7 @@ from fedgrid.engine.federation.errors import ConfigError, unknown_key_error
 from fedgrid.engine.federation.training.settings import Training
 from fedgrid.engine.runtime.configuration.complete import TRAINING_KEYS, complete_settings
 from fedgrid.engine.runtime.configuration.conditions import check_algorithm
+from fedgrid.engine.runtime.configuration.sections import NOTHING, find_section, list_fields
 from fedgrid.engine.runtime.configuration.validation import explain_error
 from fedgrid.engine.runtime.data.datasets import find_dataset
 from fedgrid.engine.runtime.plugins.run_algorithm import build_algorithm
@@ -112,13 +114,17 @@ def find_built_in_space(algorithm: str, rounds: int) -> dict[str, Any]:
     )
 
 
-def read_space(given: Any, algorithm: str, place: Place | None = None) -> dict[str, Dimension]:
+def read_space(
+    given: Any, algorithm: str, place: Place | None = None, settings: Mapping[str, Any] = NOTHING
+) -> dict[str, Dimension]:
     """Parse a space, and check it against the settings of an algorithm.
 
     Args:
         given: Setting -> list of values, or a dict with `low` and `high`.
         algorithm: The algorithm.
         place: Where a file has the space, for errors; None, the default, without a file.
+        settings: The algorithm's settings in the runs, which say what its choices are; by default those of
+            its entry.
 
     Raises:
         ConfigError: A setting does not exist or does not allow a value; the message names the place.
@@ -133,12 +139,12 @@ def read_space(given: Any, algorithm: str, place: Place | None = None) -> dict[s
     space: dict[str, Dimension] = {}
     for key, values in given.items():
         with prefix_errors(place and place.locate_part(str(key))):
-            kinds = _find_types(str(key), algorithm)
+            kinds = _find_types(str(key), algorithm, settings)
             dimension = space[str(key)] = _parse_dimension(f"{SEARCH_KEY}.{key}", values, kinds)
             ends = dimension.values if isinstance(dimension, Choices) else (dimension.low, dimension.high)
             # The ends are enough: what a setting allows is an interval.
             for value in ends:
-                _check_value(algorithm, str(key), value)
+                _check_value(algorithm, str(key), value, settings)
     return space
 
 
@@ -187,26 +193,25 @@ def _parse_range(key: str, given: Mapping[str, Any], *, is_integer: bool) -> Ran
     return Range(low, high, by_ratio, step, is_integer)
 
 
-def _find_types(key: str, algorithm: str) -> set[Any]:
+def _find_types(key: str, algorithm: str, settings: Mapping[str, Any]) -> set[Any]:
     """Find the types that a setting allows."""
     if key in TRAINING_KEYS.values():
         return _plain_types(Training.model_fields[key.removeprefix(TRAINING)].annotation)
     if key.startswith(TRAINING):
         raise unknown_key_error(key.removeprefix(TRAINING), f"{SEARCH_KEY}.training", TRAINING_KEYS)
-    section: Any = ALGORITHMS[algorithm].settings
-    *sections, last = key.split(".")
-    for depth, name in enumerate([*sections, last]):
-        fields = type(section).model_fields
+    path = key.split(".")
+    fields: Mapping[str, FieldInfo] = {}
+    for depth, name in enumerate(path):
+        section = find_section(ALGORITHMS[algorithm].settings, tuple(path[:depth]), settings)
+        if section is None:
+            raise ConfigError(f"{SEARCH_KEY}.{key}: {path[depth - 1]} has no settings")
+        fields = list_fields(section)
         if name not in fields:
             allowed = [*fields, f"{TRAINING}KEY"]
             raise unknown_key_error(
-                name, ".".join([SEARCH_KEY, *sections[:depth]]), allowed, nested_keys=TRAINING_KEYS
+                name, ".".join([SEARCH_KEY, *path[:depth]]), allowed, nested_keys=TRAINING_KEYS
             )
-        if depth < len(sections):
-            section = getattr(section, name)
-            if not isinstance(section, BaseModel):
-                raise ConfigError(f"{SEARCH_KEY}.{key}: {name} has no settings")
-    return _plain_types(type(section).model_fields[last].annotation)
+    return _plain_types(fields[path[-1]].annotation)
 
 
 def _plain_types(annotation: Any) -> set[Any]:
@@ -222,14 +227,17 @@ ANY_TRAINING = {"rounds": 1, "batch_size": 1, "optimizer": "sgd", "learning_rate
 """The least keys of a valid `training`, to check one more key with."""
 
 
-def _check_value(algorithm: str, key: str, value: Value) -> None:
+def _check_value(algorithm: str, key: str, value: Value, settings: Mapping[str, Any]) -> None:
     """Refuse a value that a setting does not allow; combinations of values are not checked."""
+    name = key.partition(".")[0]
+    # A setting of a choice is one of what the runs choose.
+    chosen = {name: settings[name]} if isinstance(settings.get(name), Mapping) else {}
     is_training = key.startswith(TRAINING)
     try:
         if is_training:
             Training.model_validate({**ANY_TRAINING, key.removeprefix(TRAINING): value})
         else:
-            create_algorithm(algorithm, nest_keys({key: value}))
+            create_algorithm(algorithm, merge_mappings(chosen, nest_keys({key: value})))
     except ValidationError as error:
         # An error without a place is of several settings together; the others have other values in a trial.
         if error.errors()[0]["loc"]:
