@@ -3,7 +3,7 @@
 import ast
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import pairwise
 from textwrap import dedent
@@ -12,6 +12,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
+from fedgrid.algorithms.clustering.clusterers import Clusterer
+from fedgrid.engine.runtime.configuration.sections import list_classes, read_class_name
 from fedgrid.tracking.scoring.selection import format_value
 
 YAML_WORDS = {"None": "null", "True": "true", "False": "false"}
@@ -86,12 +88,23 @@ def list_settings(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, 
     meanings = read_field_docs(kind)
     # An algorithm's own settings come first, then those that it shares with all averaging algorithms.
     for key in sorted(properties, key=lambda key: key not in inspect.get_annotations(kind)):
-        value = getattr(settings, key, None)
-        if isinstance(value, BaseModel):
-            rows = list(list_settings(value, f"{prefix}{key}."))
-            # A choice without keys of its own, such as the aggregator, is given by its name.
-            name = str(getattr(value, "name", ""))
-            yield from rows or [(f"{prefix}{key}", name, "a name", meanings.get(key, ""))]
+        value, meaning = getattr(settings, key, None), meanings.get(key, "")
+        classes = list_classes(kind.model_fields[key].annotation)
+        if rows := list(list_settings(value, f"{prefix}{key}.")) if isinstance(value, BaseModel) else []:
+            yield from rows
+        elif len(classes) > 1:
+            # The clusterer is part of the algorithm's name: there is no other to choose.
+            if not isinstance(value, Clusterer):
+                yield f"{prefix}{key}", format_value(value), _describe_choice(classes, value), meaning
         elif "const" not in properties[key]:
             default = format_value(to_jsonable_python(value)) if hasattr(settings, key) else "needed"
-            yield f"{prefix}{key}", default, describe_schema(properties[key]), meanings.get(key, "")
+            yield f"{prefix}{key}", default, describe_schema(properties[key]), meaning
+
+
+def _describe_choice(classes: Iterable[type[BaseModel]], default: object) -> str:
+    """Describe what can be chosen: `mean or krum (attackers, keep)`, each with its settings."""
+    words = []
+    for kind in classes:
+        keys = ", ".join(key for key in kind.model_fields if key != "name")
+        words.append(f"{read_class_name(kind)} ({keys})" if keys else read_class_name(kind))
+    return " or ".join([*words, "null"] if default is None else words)

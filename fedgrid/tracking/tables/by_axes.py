@@ -96,6 +96,9 @@ def by_axes(
         if axis.startswith(SETTING_OF_ALGORITHM):
             # The values of a setting would otherwise be different algorithms, and each a row of its own.
             part = select_along_axis(part, axis)
+            if not part.runs:
+                axes = ", ".join(axis for axis in find_axes(study) if axis.startswith(SETTING_OF_ALGORITHM))
+                raise ValueError(f"no runs differ in {axis} alone; settings that are axes: {axes or 'none'}")
     rival = None if against is None else part.where(algorithm=against).algorithms[0]
     cells = _build_cells(part, layout, measures, rival)
     all_rows, all_columns = (

@@ -20,7 +20,7 @@ from fedgrid.tracking.scoring.measures import (
     Measure,
 )
 from fedgrid.tracking.scoring.paired_tests import LEAST_DIFFERENCES, compare_signed_ranks
-from fedgrid.tracking.scoring.run import SETTING_OF_ALGORITHM, Scenario
+from fedgrid.tracking.scoring.run import SETTING_OF_ALGORITHM, Run, Scenario
 from fedgrid.tracking.scoring.study import Study, format_slug
 from fedgrid.tracking.tables.cells import average_seeds, describe_missing_runs, over_scenarios
 from fedgrid.tracking.tables.significance import EFFECT, EFFECT_COLUMNS, build_effect_cells, format_p
@@ -35,6 +35,7 @@ MEASURES = (
     PF1_LAST_PUBLISHED,
     PA_LAST,
 )
+BY_ALGORITHM = attrgetter("algorithm")
 MAX_NAMED = 6
 """Number of cells without a partner, and of values of a key, that a caption names."""
 
@@ -99,16 +100,30 @@ def build_comparison_tables(
 
 
 def pair_algorithms(one: Study, other: Study) -> dict[str, str]:
-    """Pair the algorithms of two grids: name in the first grid -> name of its partner in the other."""
-    # The same id comes first: several variants share a row of the papers' tables.
-    pairs = {name: name for name in one.algorithms if name in other.algorithms}
-    rest = {run.algorithm: run.published for run in other.runs if run.algorithm not in pairs}
-    for algorithm, published in {run.algorithm: run.published for run in one.runs}.items():
-        partner = next((name for name, row in rest.items() if row is not None and row == published), None)
-        if algorithm not in pairs and partner is not None:
-            pairs[algorithm] = partner
-            del rest[partner]
+    """Pair the algorithms of two grids: name in the first grid -> name of its partner in the other.
+
+    Those with the same settings come first, since a name has only the settings that tell apart the runs of
+    its own grid; then those of one name; then, since several variants share a row of the papers' tables,
+    those of one row.
+    """
+    pairs: dict[str, str] = {}
+    for read in (_read_settings, BY_ALGORITHM, attrgetter("published")):
+        mine, theirs = (
+            {name: {read(run) for run in runs} for name, runs in group_by(study.runs, BY_ALGORITHM).items()}
+            for study in (one, other)
+        )
+        for algorithm, values in mine.items():
+            partners = (name for name in theirs if name not in pairs.values())
+            partner = next((name for name in partners if theirs[name] == values), None)
+            if algorithm not in pairs and partner is not None and None not in values:
+                pairs[algorithm] = partner
     return pairs
+
+
+def _read_settings(run: Run) -> frozenset[tuple[str, str]] | None:
+    """Read the settings of a run's algorithm; None if they are not stored, as in the archive."""
+    settings = {key: value for key, value in run.keys.items() if key.startswith(SETTING_OF_ALGORITHM)}
+    return frozenset({"method": run.method, **settings}.items()) if settings else None
 
 
 def describe_unpaired(one: Study, other: Study) -> str:
