@@ -82,6 +82,11 @@ def list_distinct_keys(configs: Sequence[RunConfig]) -> tuple[str, ...]:
     )
 
 
+def is_setting(key: str) -> bool:
+    """Check whether a key is a setting of an algorithm."""
+    return key.startswith(SETTING_PREFIX)
+
+
 def is_within(key: str, section: str) -> bool:
     """Check whether a key is one of a section, as `algorithm.local.mu` of `algorithm.local`."""
     return key.startswith(f"{section}.")
@@ -353,14 +358,16 @@ def _find_value(config: RunConfig, key: str) -> tuple[Any] | None:
     path = key.split(".")
     if (value := find_value(config, path)) is not None:
         return value
-    steps = find_value(config, path[:-1])
-    if steps is not None and isinstance(steps[0], tuple):
+    if path[0] != ALGORITHM:
+        steps = find_value(config, path[:-1])
+        if steps is None or not isinstance(steps[0], tuple):
+            return None
         # A step may stand there twice.
         values = [one[0] for step in steps[0] if (one := find_value(step, path[-1:])) is not None]
         return (values[0] if len(values) == 1 else values,) if values else None
     # A setting that is not stored has its default; a plugin's algorithm has none here unless it is loaded.
     entry = ALGORITHMS.get(config.algorithm.name)
-    if entry is None or path[0] != ALGORITHM:
+    if entry is None:
         return None
     section = find_section(entry.settings, tuple(path[1:-1]), config.algorithm.settings)
     if section is None or path[-1] not in list_fields(section):

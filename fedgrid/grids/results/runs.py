@@ -18,6 +18,7 @@ from fedgrid.grids.presets.axis_keys import (
     SPLIT,
     find_variant_settings,
     format_variant,
+    is_setting,
     list_axis_keys,
     list_axis_pairs,
     read_json_values,
@@ -64,6 +65,12 @@ def describe_configs(
     axes, settings, keys = find_further_axes(configs), find_variant_settings(configs), list_axis_keys(configs)
     naming = tuple(dict.fromkeys((*axes, *settings)))
     superseded = {config.run_id for config in old}
+    # Thousands of runs share a few algorithms, whose settings are read once.
+    algorithms = {repr(config.algorithm): config for config in configs}
+    settings_by_algorithm = {
+        text: read_json_values(config, filter(is_setting, keys)) for text, config in algorithms.items()
+    }
+    others = [key for key in keys if not is_setting(key)]
 
     def describe_run(config: RunConfig, algorithm: str) -> Run:
         """Describe one run under the name of its algorithm."""
@@ -87,7 +94,7 @@ def describe_configs(
             variant=format_variant(config, settings) or None,
             is_superseded=is_old,
             place=config.scenario,
-            values=read_json_values(config, keys),
+            values=read_json_values(config, others) | settings_by_algorithm[repr(config.algorithm)],
             idle=frozenset(f"{SPLIT}.{option}" for option in list_idle_options(config.split.kind)),
             is_archived=is_archived(config),
             is_reference=registry.is_reference(method),

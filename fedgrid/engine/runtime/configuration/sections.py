@@ -6,6 +6,7 @@ ones, so that a plugin's are among them.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from inspect import isabstract
 from types import MappingProxyType
 from typing import Any, TypeAlias, get_args, get_origin
@@ -28,14 +29,20 @@ def list_registered_classes() -> tuple[type[BaseModel], ...]:
     return (*CLUSTERERS.values(), *AGGREGATORS.values(), *LOCAL_METHODS.values())
 
 
-def list_classes(annotation: Any) -> list[type[BaseModel]]:
+def list_classes(annotation: Any) -> tuple[type[BaseModel], ...]:
     """List the classes of the section that a setting of this type holds; empty for a plain value.
 
     There are several where the setting is a choice.
     """
-    named = list(_iterate_models(annotation))
-    registered = (kind for kind in list_registered_classes() if issubclass(kind, tuple(named)))
-    return list(dict.fromkeys((*(kind for kind in named if not isabstract(kind)), *registered)))
+    return _list_classes(annotation, list_registered_classes())
+
+
+@lru_cache(maxsize=None)
+def _list_classes(annotation: Any, registered: tuple[type[BaseModel], ...]) -> tuple[type[BaseModel], ...]:
+    """List the classes of a setting; cached, because values of thousands of runs are read by them."""
+    named = tuple(_iterate_models(annotation))
+    own = (kind for kind in named if not isabstract(kind))
+    return tuple(dict.fromkeys((*own, *(kind for kind in registered if issubclass(kind, named)))))
 
 
 def _iterate_models(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -72,7 +79,7 @@ def find_section(model: Model, location: Key, given: Mapping[str, Any] = NOTHING
         inner = None if field is None else _find_chosen_class(field, given.get("name"))
         own = getattr(model, name, None) if isinstance(model, BaseModel) else None
         if inner is None and not isinstance(own, BaseModel):
-            classes = [] if field is None else list_classes(field.annotation)
+            classes = () if field is None else list_classes(field.annotation)
             # Of several classes nothing says which is meant.
             own = classes[0] if len(classes) == 1 else None
         if inner is None and own is None:
@@ -83,7 +90,7 @@ def find_section(model: Model, location: Key, given: Mapping[str, Any] = NOTHING
 
 def _find_chosen_class(field: FieldInfo, name: object) -> type[BaseModel] | None:
     """Find the class of a choice by the name that a user gives, None if there is none."""
-    classes = list_classes(field.annotation) if isinstance(name, str) else []
+    classes = list_classes(field.annotation) if isinstance(name, str) else ()
     return next((kind for kind in classes if read_class_name(kind) == name), None)
 
 

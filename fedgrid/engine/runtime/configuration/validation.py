@@ -131,7 +131,7 @@ def _find_owner(location: Key, model: Model) -> dict[str, str]:
     *sections, choice, key = location
     parent = find_section(model, tuple(sections))
     field = None if parent is None else list_fields(parent).get(choice)
-    classes = [] if field is None else list_classes(field.annotation)
+    classes = () if field is None else list_classes(field.annotation)
     owner = next((kind for kind in classes if key in kind.model_fields), None)
     return {} if owner is None else {key: f"{key} of {read_class_name(owner)}"}
 
