@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.training.settings import Schedule
 from fedgrid.engine.federation.uplink.steps import Clip, Noise
 from fedgrid.engine.runtime.configuration.complete import complete_config
 from fedgrid.grids.presets.axis_keys import (
@@ -232,6 +233,8 @@ def test_values_that_do_not_go_together_may_be_left_out_by_a_filter(write):
         ({9: 2}, '{"9": 2}'),
         ({"name": "fedprox", "mu": 0.5}, "fedprox (mu 0.5)"),
         ({"name": "fedprox"}, "fedprox"),
+        ({"name": "krum", "kind": "fast", "keep": None}, "krum (kind fast)"),
+        (Schedule(kind="cosine", rounds=10), "cosine (rounds 10)"),
         ([{"clip": 1.0}, {"noise": 0.50}], "clip 1, noise 0.5"),
         ((Clip(clip=1.0), Noise(noise=0.5)), "clip 1, noise 0.5"),
     ],

@@ -30,6 +30,16 @@ def test_nested_setting_has_a_dot():
     assert list(space) == ["clusterer.min_cluster_share"]
 
 
+def test_settings_of_what_the_runs_choose_are_searched():
+    """The entry of fedavg trains plainly, which has no settings."""
+    chosen = {"local": {"name": "fedprox", "mu": 0.1}}
+    space = read_space({"local.mu": [0.2, 0.5]}, "fedavg", settings=chosen)
+    assert space == {"local.mu": Choices((0.2, 0.5))}
+    for space, settings in (({"local.mu": [0.2]}, {}), ({"local.mu": [-1.0]}, chosen)):
+        with pytest.raises(ConfigError, match="local"):
+            read_space(space, "fedavg", settings=settings)
+
+
 def test_optional_setting_can_be_null_or_a_range():
     assert read_space({"late": [None, 5]}, "louvain") == {"late": Choices((None, 5))}
     assert read_space({"late": {"low": 2, "high": 5}}, "louvain") == {"late": Range(2, 5, is_integer=True)}

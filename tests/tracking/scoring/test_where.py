@@ -5,6 +5,7 @@ import pytest
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.runs import describe_configs
+from fedgrid.tracking.scoring.selection import read_conditions
 from fedgrid.tracking.scoring.study import Study
 from tests.helpers.small_grid import NOWHERE
 
@@ -75,3 +76,8 @@ def test_values_are_listed_as_ids_and_titles_help_to_find_the_nearest(study):
     listed = str(caught.value).partition("there are ")[2].split(", ")
     assert "ocfl-kmeans" in listed
     assert "OCFL-KM" not in listed
+
+
+def test_commas_in_parentheses_are_part_of_a_value():
+    [condition] = read_conditions("algorithm=fedavg (aggregate krum (keep 0.8, share 0.2), round 3),sattler")
+    assert condition.values == ("fedavg (aggregate krum (keep 0.8, share 0.2), round 3)", "sattler")

@@ -208,3 +208,10 @@ def test_mean_that_lacks_a_run_counts_them_and_is_not_compared():
 def test_what_cannot_be_shown_is_refused(asked, says):
     with pytest.raises(ValueError, match=says):
         by_axes(study(), **asked)
+
+
+def test_setting_in_which_runs_do_not_differ_alone_is_no_axis():
+    """Its table would have no rows."""
+    runs = [replace(run, values={"algorithm.aggregate.keep": 0.5}) for run in study().runs]
+    with pytest.raises(ValueError, match=r"algorithm\.aggregate\.keep"):
+        by_axes(replace(study(), runs=tuple(runs)), rows=["algorithm.aggregate.keep"])

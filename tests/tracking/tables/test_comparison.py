@@ -38,6 +38,17 @@ def test_equal_names_are_paired_first_and_then_what_stands_beside_the_same_publi
     }
 
 
+def test_algorithms_of_the_same_settings_are_paired_first():
+    """A grid whose runs all aggregate by Krum does not name it."""
+
+    def with_aggregate(name, aggregate):
+        return replace(make_run(name), method="fedavg", values={"algorithm.aggregate": aggregate}), ONE
+
+    one = grid("one", with_aggregate("fedavg", "krum"))
+    other = grid("other", with_aggregate("fedavg", "mean"), with_aggregate("fedavg (aggregate krum)", "krum"))
+    assert pair_algorithms(one, other) == {"fedavg": "fedavg (aggregate krum)"}
+
+
 def test_means_difference_and_p_over_six_pairs():
     """Six wins of six: p is 2 / 2^6."""
     one = grid(
@@ -141,6 +152,15 @@ def test_grids_with_nothing_in_common_have_empty_tables_whose_caption_says_so():
     )
     assert all(not table.rows for table in tables)
     assert "0 pairs" in tables[0].caption
+
+
+def test_difference_in_a_choice_is_said_once():
+    def with_keep(name, keep):
+        values = {"algorithm.aggregate": {"name": "krum", "keep": keep}, "algorithm.aggregate.keep": keep}
+        return grid(name, (replace(make_run("fedavg"), method="fedavg", values=values), WHOLE))
+
+    caption = build_comparison_tables(with_keep("one", 0.2), with_keep("other", 0.5))[0].caption
+    assert "Runs of a pair differ in: algorithm.aggregate.keep (0.2 against 0.5)." in caption
 
 
 def test_pairs_that_differ_in_more_than_the_grid_say_in_what():
