@@ -6,7 +6,7 @@ ones, so that a plugin's are among them.
 """
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import cache
 from inspect import isabstract
 from types import MappingProxyType
 from typing import Any, TypeAlias, get_args, get_origin
@@ -37,7 +37,7 @@ def list_classes(annotation: Any) -> tuple[type[BaseModel], ...]:
     return _list_classes(annotation, list_registered_classes())
 
 
-@lru_cache(maxsize=None)
+@cache
 def _list_classes(annotation: Any, registered: tuple[type[BaseModel], ...]) -> tuple[type[BaseModel], ...]:
     """List the classes of a setting; cached, because values of thousands of runs are read by them."""
     named = tuple(_iterate_models(annotation))
