@@ -152,9 +152,9 @@ def _list_registered_keys(
         # which therefore is no axis again as `split.kind`.
         if name in AXES or name not in SECTIONS:
             keys[name] = None
-        parts: Iterable[type[BaseModel]] = list_classes(RunConfig.model_fields[name].annotation)
+        parts = list_classes(RunConfig.model_fields[name].annotation)
         if name == ALGORITHM:
-            parts = dict.fromkeys(type(entry.settings) for entry in algorithms)
+            parts = tuple(dict.fromkeys(type(entry.settings) for entry in algorithms))
         elif len(parts) > 1:
             choices[name] = None
         for part in parts:
@@ -226,7 +226,7 @@ def set_key(values: Mapping[str, Any], path: Sequence[str], value: Any, source: 
     """Set a key of a run in a copy of its values, as `set_value` does.
 
     A choice that is given by its name alone, as `aggregate: krum`, gets its settings beside the name. In a
-    list of steps, as `uplink`, the step of that key is replaced; a new one comes last.
+    list of steps, as `uplink`, the step of that key is replaced, or put into its place.
 
     Raises:
         ConfigError: if a key on the path has a plain value.
@@ -238,10 +238,14 @@ def set_key(values: Mapping[str, Any], path: Sequence[str], value: Any, source: 
             values = set_value(values, path[:length], {"name": name[0]}, source)
     *parents, last = path
     part = ".".join(parents)
-    if takes_list(part) and any(is_within(key, part) for key in keys):
-        given = find_value(values, parents) or ([],)
-        steps = [{last: value} if last in step else step for step in given[0]]
-        path, value = parents, steps if {last: value} in steps else [*steps, {last: value}]
+    order = [key.removeprefix(f"{part}.") for key in keys if is_within(key, part)]
+    if order and takes_list(part):
+        [steps] = find_value(values, parents) or ([],)
+        if not any(last in step for step in steps):
+            later = order[order.index(last) :] if last in order else []
+            place = next((at for at, step in enumerate(steps) if step.keys() & later), len(steps))
+            steps = [*steps[:place], {last: value}, *steps[place:]]
+        path, value = parents, [{last: value} if last in step else step for step in steps]
     return set_value(values, path, value, source)
 
 

@@ -13,7 +13,8 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from fedgrid.algorithms.clustering.clusterers import Clusterer
-from fedgrid.engine.runtime.configuration.sections import list_classes, read_class_name
+from fedgrid.engine.runtime.configuration.sections import list_classes
+from fedgrid.engine.runtime.plugins.plugin import find_default_name
 from fedgrid.tracking.scoring.selection import format_value
 
 YAML_WORDS = {"None": "null", "True": "true", "False": "false"}
@@ -106,5 +107,5 @@ def _describe_choice(classes: Iterable[type[BaseModel]], default: object) -> str
     words = []
     for kind in classes:
         keys = ", ".join(key for key in kind.model_fields if key != "name")
-        words.append(f"{read_class_name(kind)} ({keys})" if keys else read_class_name(kind))
+        words.append(f"{find_default_name(kind)} ({keys})" if keys else find_default_name(kind))
     return " or ".join([*words, "null"] if default is None else words)

@@ -354,11 +354,20 @@ class _RunBuilder:
         values["split"] = merge_mappings(fixed.get("split", {}), split)
         for override in held:
             values = merge_mappings(values, override.then)
-        for axis, item in items.items():
-            if axis not in AXES:
-                values = set_key(values, axis.split("."), item.value, f"axis {axis}")
-        for change in self._preset.changes:
+        further = {axis: item for axis, item in items.items() if axis not in AXES}
+        # A choice, as `algorithm.local=fedprox`, comes before an axis that is one of its settings.
+        outer = [
+            change
+            for change in self._preset.changes
+            if isinstance(change.values[0], str | Mapping)
+            and any(is_within(axis, change.axis) for axis in further)
+        ]
+        for change in outer:
             values = change.apply_to(values)
+        for axis, item in further.items():
+            values = set_key(values, axis.split("."), item.value, f"axis {axis}")
+        for change in self._preset.changes:
+            values = values if change in outer else change.apply_to(values)
         config = complete_config(values, self._data_dir)
         check_idle(config, values, self._preset.searched)
         return config

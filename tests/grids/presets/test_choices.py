@@ -133,9 +133,10 @@ def test_settings_of_a_choice_are_set_and_varied_on_the_command_line(algorithm, 
     assert read_values(load(algorithm, change, **more), key) == expected
 
 
-def test_step_of_the_uplink_is_replaced_or_comes_last():
-    grid = load("fedavg", "uplink.clip=2", "uplink.noise=0.5", uplink=[CLIP])
-    assert read_values(grid, "uplink") == [[{"clip": 2.0}, NOISE]]
+def test_step_of_the_uplink_is_replaced_or_put_into_its_place():
+    grid = load("fedavg", "uplink.clip=2", "uplink.noise=0.5", uplink=[CLIP, {"topk": 0.1}])
+    assert read_values(grid, "uplink") == [[{"clip": 2.0}, NOISE, {"topk": 0.1}]]
+    assert read_values(load("fedavg", "uplink.clip=1", "uplink.noise=0.5,1"), "uplink.noise") == [0.5, 1.0]
     both = load("fedavg", axes={"uplink": [[CLIP, {"clip": 2.0}], [CLIP, {"clip": 3.0}]]})
     assert read_values(both, "uplink.clip") == [[1.0, 2.0], [1.0, 3.0]]
     assert find_further_axes(both.runs) == ("uplink.clip",)
@@ -146,6 +147,14 @@ def test_whole_choice_is_an_axis():
     grid = load("fedavg", axes={"algorithm.aggregate": ["mean", {"name": "krum", "keep": 0.5}]})
     assert read_values(grid, "algorithm.aggregate.keep") == [None, 0.5]
     assert grid.varied == ("algorithm.aggregate",)
+
+
+@pytest.mark.parametrize("chosen", ["algorithm.aggregate=krum", "algorithm.aggregate.name=krum"])
+def test_choice_comes_before_an_axis_that_is_one_of_its_settings(chosen):
+    grid = load("fedavg", "algorithm.aggregate.keep=0.5,0.6", chosen, "algorithm.aggregate.share=0.1")
+    assert read_values(grid, "algorithm.aggregate") == [
+        {"name": "krum", "share": 0.1, "keep": keep} for keep in (0.5, 0.6)
+    ]
 
 
 def test_override_changes_a_setting_of_a_choice_that_is_given_by_its_name():

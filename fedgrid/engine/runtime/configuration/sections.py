@@ -59,11 +59,6 @@ def list_fields(model: Model) -> dict[str, FieldInfo]:
     return (model if isinstance(model, type) else type(model)).model_fields
 
 
-def read_class_name(section: type[BaseModel]) -> str:
-    """Read the name by which a choice means this class; empty if it has none."""
-    return find_default_name(section) if "name" in section.model_fields else ""
-
-
 def find_section(model: Model, location: Key, given: Mapping[str, Any] = NOTHING) -> Model | None:
     """Find the section of a configuration at `location`, None if there is a plain value.
 
@@ -72,26 +67,33 @@ def find_section(model: Model, location: Key, given: Mapping[str, Any] = NOTHING
         location: path of keys.
         given: the values that a user gives; a `name` among them chooses the class. Default: none.
     """
+    section: Model | None = model
     for name in location:
-        field = list_fields(model).get(name)
+        if section is None:
+            return None
+        field = list_fields(section).get(name)
         value = given.get(name)
         given = value if isinstance(value, Mapping) else NOTHING
-        inner = None if field is None else _find_chosen_class(field, given.get("name"))
-        own = getattr(model, name, None) if isinstance(model, BaseModel) else None
-        if inner is None and not isinstance(own, BaseModel):
-            classes = () if field is None else list_classes(field.annotation)
-            # Of several classes nothing says which is meant.
-            own = classes[0] if len(classes) == 1 else None
-        if inner is None and own is None:
-            return None
-        model = inner or own
-    return model
+        own = getattr(section, name, None) if isinstance(section, BaseModel) else None
+        section = _find_class(field, given.get("name"), own) if field is not None else None
+    return section
 
 
-def _find_chosen_class(field: FieldInfo, name: object) -> type[BaseModel] | None:
-    """Find the class of a choice by the name that a user gives, None if there is none."""
-    classes = list_classes(field.annotation) if isinstance(name, str) else ()
-    return next((kind for kind in classes if read_class_name(kind) == name), None)
+def _find_class(field: FieldInfo, name: object, own: object) -> Model | None:
+    """Find the class of a setting that is a section, None if it is not, or nothing says which of several.
+
+    Args:
+        field: the setting.
+        name: the name that a user gives to choose one.
+        own: the section that stands there otherwise.
+    """
+    if name is None and isinstance(own, BaseModel):
+        return own
+    classes = list_classes(field.annotation)
+    chosen = next((kind for kind in classes if find_default_name(kind) == name), None)
+    if chosen is None and isinstance(own, BaseModel):
+        return own
+    return chosen or (classes[0] if len(classes) == 1 else None)
 
 
 def find_fields(model: Model, path: Key) -> list[FieldInfo]:

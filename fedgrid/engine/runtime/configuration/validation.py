@@ -14,8 +14,8 @@ from fedgrid.engine.runtime.configuration.sections import (
     find_section,
     list_classes,
     list_fields,
-    read_class_name,
 )
+from fedgrid.engine.runtime.plugins.plugin import find_default_name
 
 
 def explain_error(
@@ -133,7 +133,7 @@ def _find_owner(location: Key, model: Model) -> dict[str, str]:
     field = None if parent is None else list_fields(parent).get(choice)
     classes = () if field is None else list_classes(field.annotation)
     owner = next((kind for kind in classes if key in kind.model_fields), None)
-    return {} if owner is None else {key: f"{key} of {read_class_name(owner)}"}
+    return {} if owner is None else {key: f"{key} of {find_default_name(owner)}"}
 
 
 def _list_keys(model: Model) -> list[str]:

@@ -12,11 +12,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from pydantic import BaseModel
+
 from fedgrid.algorithms.clustering.clusterers import Clusterer
 from fedgrid.algorithms.contract.aggregator import Aggregator
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.contract.local_method import LocalMethod
-from fedgrid.algorithms.contract.section import Section
 from fedgrid.engine.federation.data.own import OwnDataset
 from fedgrid.engine.federation.dealing.own import OwnKind, OwnSplit
 from fedgrid.engine.federation.errors import PLUGIN_MODULE, ConfigError, FedgridError
@@ -107,10 +108,10 @@ def _is_function(item: object) -> bool:
     return callable(item) and hasattr(item, "__name__")
 
 
-def find_default_name(section: type[Section]) -> str:
+def find_default_name(section: type[BaseModel]) -> str:
     """Find the name of a clusterer and its like: the default of its field `name`, empty without one."""
-    name = section.model_fields["name"].default
-    return name if isinstance(name, str) else ""
+    field = section.model_fields.get("name")
+    return field.default if field is not None and isinstance(field.default, str) else ""
 
 
 @dataclass(frozen=True)
