@@ -87,13 +87,14 @@ def _find_class(field: FieldInfo, name: object, own: object) -> Model | None:
         name: the name that a user gives to choose one.
         own: the section that stands there otherwise.
     """
-    if name is None and isinstance(own, BaseModel):
+    if isinstance(name, str):
+        for kind in list_classes(field.annotation):
+            if find_default_name(kind) == name:
+                return kind
+    if isinstance(own, BaseModel):
         return own
     classes = list_classes(field.annotation)
-    chosen = next((kind for kind in classes if find_default_name(kind) == name), None)
-    if chosen is None and isinstance(own, BaseModel):
-        return own
-    return chosen or (classes[0] if len(classes) == 1 else None)
+    return classes[0] if len(classes) == 1 else None
 
 
 def find_fields(model: Model, path: Key) -> list[FieldInfo]:
