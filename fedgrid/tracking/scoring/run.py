@@ -414,6 +414,8 @@ def values_in_column(run: Run, column: str) -> list[Any]:
     """List a run's values of an axis or another column: that of its configuration first, then synonyms."""
     keys = {**run.scores, **run.keys, **dict(run.axes)}
     key_values = [keys[column]] if column in keys else []
+    # Its own value, since a choice with settings is selected by its name too.
+    key_values += [run.values[column]] if isinstance(run.values.get(column), Mapping) else []
     return [*key_values, *(getattr(run, name) for name in SYNONYMS.get(column, ()))]
 
 
@@ -421,6 +423,7 @@ def _explain_no_match(column: str, value: object, present: Sequence[Sequence[Any
     """Explain that no run has a value: name the nearest one, and at most 20 that there are."""
     # The first value of a run is its configuration's; synonyms come after it, and only the suggestion may
     # be one.
+    present = [[one for one in values if not isinstance(one, Mapping)] for values in present]
     ids = list(dict.fromkeys(str(one) for values in present for one in values[:1] if one is not None))
     every = [*ids, *(str(one) for values in present for one in values if one is not None)]
     near = get_close_matches(str(value), list(dict.fromkeys(every)), 1)

@@ -28,12 +28,16 @@ class Condition:
     def matches_values(self, present: Iterable[Any]) -> bool:
         """Check whether a run with these values of the column, synonyms of one another, meets the condition.
 
-        A run without a number is neither above nor below one.
+        A choice with settings is selected by its name too: `krum` is also `krum (keep 0.8)`. A run without a
+        number is neither above nor below one.
         """
         if self.operator in ORDERS:
             numbers = [number for value in present if (number := parse_number(value)) is not None]
             return any(ORDERS[self.operator](number, float(self.values[0])) for number in numbers)
-        texts = {format_value(value) for value in present}
+        present = list(present)
+        chosen = (value for value in present if isinstance(value, Mapping))
+        names = {str(value[key]) for value in chosen if (key := find_choice_key(value)) is not None}
+        texts = names | {format_value(value) for value in present}
         # Compared as text, since values come from JSON, a command line or Python: 1, 1.0 and "1" are the
         # same.
         return any(format_value(value) in texts for value in self.values) == (self.operator == "=")

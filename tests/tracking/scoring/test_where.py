@@ -81,3 +81,15 @@ def test_values_are_listed_as_ids_and_titles_help_to_find_the_nearest(study):
 def test_commas_in_parentheses_are_part_of_a_value():
     [condition] = read_conditions("algorithm=fedavg (aggregate krum (keep 0.8, share 0.2), round 3),sattler")
     assert condition.values == ("fedavg (aggregate krum (keep 0.8, share 0.2), round 3)", "sattler")
+
+
+def test_choice_is_selected_by_its_name_alone_or_with_its_settings():
+    values = [{"name": "krum", "keep": keep} for keep in (0.5, 0.8)]
+
+    def select(text):
+        [condition] = read_conditions(f"algorithm.aggregate{text}")
+        return [condition.matches_values([value]) for value in values]
+
+    assert select("=krum") == [True, True]
+    assert select("=krum (keep 0.8)") == [False, True]
+    assert select("!=krum") == [False, False]
