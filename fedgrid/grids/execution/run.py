@@ -11,6 +11,7 @@ from fedgrid.grids.display.summary import print_finished, show_summary
 from fedgrid.grids.display.tables import build_failure_table
 from fedgrid.grids.execution.launch import launch_grid
 from fedgrid.grids.following.trackers import Trackers
+from fedgrid.grids.presets.axis_keys import join_keys
 from fedgrid.grids.results.axes import find_naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, trust_times
@@ -58,7 +59,7 @@ class Launcher:
             RunError: if the grid as a whole cannot continue.
         """
         storage, options = self.storage, self.options
-        axes = tuple(dict.fromkeys((*grid.varied, *find_naming_keys(grid.runs))))
+        axes = join_keys(grid.varied, find_naming_keys(grid.runs))
         at_uri = storage.uri is not None and not options.in_process
         tracked = TrackedGrid(grid.name, storage, axes, text=grid.text, at_uri=at_uri)
         trackers = Trackers(tracked, warn, options.trackers)

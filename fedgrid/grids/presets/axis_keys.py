@@ -92,6 +92,15 @@ def is_within(key: str, section: str) -> bool:
     return key.startswith(f"{section}.")
 
 
+def join_keys(axes: Iterable[str], naming: Collection[str]) -> tuple[str, ...]:
+    """Join axes, as typed, and the keys that tell runs apart.
+
+    Of an axis that is a choice whose settings are among these keys, or a setting of one, the keys are enough.
+    """
+    own = (axis for axis in axes if not any(is_within(axis, key) or is_within(key, axis) for key in naming))
+    return tuple(dict.fromkeys((*own, *naming)))
+
+
 def _has_several_names(configs: Sequence[RunConfig], choice: str) -> bool:
     """Check whether runs of one algorithm choose different names."""
     names: dict[str, str] = {}
@@ -190,20 +199,21 @@ def check_axis_key(key: str) -> None:
     Raises:
         ConfigError: if it is no key of a run, or a section; names the closest key.
     """
-    if key in list_axis_keys():
+    keys = list_axis_keys()
+    if key in keys:
         return
     if key in SECTIONS:
         raise ConfigError(f"axis '{key}' is a section; name one of its keys, as in {key}.{SECTIONS[key][0]}")
-    section, dot, rest = key.partition(".")
-    if dot and section in (*SECTIONS, ALGORITHM):
-        prefix = f"{section}."
-        keys = (axis.removeprefix(prefix) for axis in list_axis_keys() if axis.startswith(prefix))
-        raise unknown_key_error(rest, section, keys)
+    section = key.rpartition(".")[0]
+    while section:
+        if own := [axis.removeprefix(f"{section}.") for axis in keys if is_within(axis, section)]:
+            raise unknown_key_error(key.removeprefix(f"{section}."), section, own)
+        section = section.rpartition(".")[0]
     # Of several keys with one last part the shortest is suggested: it is the last to be written here.
-    inner = {axis.rpartition(".")[2]: axis for axis in sorted(list_axis_keys(), key=len, reverse=True)}
-    top = (axis for axis in list_axis_keys() if not axis.startswith(SETTING_PREFIX))
+    inner = {axis.rpartition(".")[2]: axis for axis in sorted(keys, key=len, reverse=True)}
+    top = (axis for axis in keys if not axis.startswith(SETTING_PREFIX))
     raise ConfigError(
-        f"unknown axis '{key}'; {suggest_name(key, list_axis_keys(), nested_keys=inner)}allowed: any key of "
+        f"unknown axis '{key}'; {suggest_name(key, keys, nested_keys=inner)}allowed: any key of "
         "a run: "
         f"{', '.join(top)}, {SETTING_PREFIX}SETTING"
     )

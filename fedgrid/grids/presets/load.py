@@ -43,6 +43,7 @@ from fedgrid.grids.presets.axis_keys import (
     check_axis_key,
     find_variant_settings,
     is_within,
+    join_keys,
     list_axis_keys,
     set_key,
     sort_axes,
@@ -127,11 +128,8 @@ def load_grid(
         notes.append(f"1 seed: {seeds} (for {seeds} seeds: --seeds 0..{int(seeds) - 1})")
     chosen = _narrow_axes(widened.axes, filters)
     runs = expand_preset(replace(widened, axes=chosen), data_dir)
-    variants = {*find_variant_settings(runs), *find_variant_settings(runs, f"{SPLIT}.")}
-    # Of an axis that is a choice, or a setting of one, the variants are enough to tell its runs apart.
-    named = variants | {
-        axis for axis in chosen if not any(is_within(axis, key) or is_within(key, axis) for key in variants)
-    }
+    variants = (*find_variant_settings(runs), *find_variant_settings(runs, f"{SPLIT}."))
+    named = join_keys(chosen, variants)
     # The runs that a filter leaves out are still requested by the file: they are not superseded.
     ids = frozenset(run.run_id for run in runs) | (_find_run_ids(widened, data_dir) if filters else set())
     return Grid(

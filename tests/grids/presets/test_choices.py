@@ -5,7 +5,7 @@ import pytest
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.grids.presets.axis_keys import format_axis_value, list_axis_keys, read_axis_value
+from fedgrid.grids.presets.axis_keys import format_axis_value, join_keys, list_axis_keys, read_axis_value
 from fedgrid.grids.presets.key_docs import list_settings
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.axes import (
@@ -147,6 +147,9 @@ def test_whole_choice_is_an_axis():
     grid = load("fedavg", axes={"algorithm.aggregate": ["mean", {"name": "krum", "keep": 0.5}]})
     assert read_values(grid, "algorithm.aggregate.keep") == [None, 0.5]
     assert grid.varied == ("algorithm.aggregate",)
+    steps = [{"kind": "step", "every": 5, "factor": factor} for factor in (0.1, 0.5)]
+    varied = load("fedavg", axes={"training.schedule": steps})
+    assert join_keys(varied.varied, find_naming_keys(varied.runs)) == ("training.schedule.factor",)
 
 
 @pytest.mark.parametrize("chosen", ["algorithm.aggregate=krum", "algorithm.aggregate.name=krum"])
@@ -167,6 +170,7 @@ def test_override_changes_a_setting_of_a_choice_that_is_given_by_its_name():
     ("algorithm", "change", "words"),
     [
         (fedavg("krum"), "algorithm.aggregate.kep=0.5", ("kep", "aggregate", "keep", "share")),
+        (fedavg("krum"), "algorithm.aggregate.kep=0.5,0.6", ("'kep' in algorithm.aggregate", "'keep'")),
         ("fedavg", "algorithm.aggregate.keep=0.5", ("'keep'", "aggregate", "keep of krum")),
         ({**MEAN, "local": "fedprox"}, "algorithm.local.m=0.5", ("'m'", "local", "mu")),
         ("ocfl-hdbscan", "algorithm.clusterer.min_cluster_size=3", ("clusterer", "min_cluster_share")),
