@@ -74,7 +74,12 @@ def list_distinct_keys(configs: Sequence[RunConfig]) -> tuple[str, ...]:
     """
     keys, choices = _collect_keys(configs)
     sections = {key.rpartition(".")[0] for key in keys} & keys.keys() - {*AXES}
-    whole = {choice for choice in choices if _has_several_names(configs, choice)}
+    # Runs with equal sections are represented by one of them: a grid may have thousands of runs.
+    distinct = {
+        top: {(run.algorithm.name, repr(getattr(run, top))): run for run in configs}.values()
+        for top in {choice.partition(".")[0] for choice in choices}
+    }
+    whole = {choice for choice in choices if _has_several_names(distinct[choice.partition(".")[0]], choice)}
     return tuple(
         key
         for key in keys
@@ -101,15 +106,12 @@ def join_keys(axes: Iterable[str], naming: Collection[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*own, *naming)))
 
 
-def _has_several_names(configs: Sequence[RunConfig], choice: str) -> bool:
+def _has_several_names(configs: Iterable[RunConfig], choice: str) -> bool:
     """Check whether runs of one algorithm choose different names."""
     names: dict[str, str] = {}
-    top = choice.partition(".")[0]
-    # Runs with equal sections are represented by one of them: a grid may have thousands of runs.
-    distinct = {(run.algorithm.name, repr(getattr(run, top))): run for run in configs}
     return any(
         names.setdefault(run.algorithm.name, name) != name
-        for run in distinct.values()
+        for run in configs
         for name in [_read_choice_name(run, choice)]
     )
 
@@ -249,8 +251,9 @@ def set_key(values: Mapping[str, Any], path: Sequence[str], value: Any, source: 
     *parents, last = path
     part = ".".join(parents)
     order = [key.removeprefix(f"{part}.") for key in keys if is_within(key, part)]
-    if order and takes_list(part):
-        [steps] = find_value(values, parents) or ([],)
+    [steps] = find_value(values, parents) or ([],)
+    is_list = isinstance(steps, list) and all(isinstance(step, Mapping) for step in steps)
+    if order and takes_list(part) and is_list:
         if not any(last in step for step in steps):
             later = order[order.index(last) :] if last in order else []
             place = next((at for at, step in enumerate(steps) if step.keys() & later), len(steps))

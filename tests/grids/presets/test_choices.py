@@ -214,3 +214,9 @@ def test_keys_and_names_that_can_be_chosen_are_listed():
     assert {"algorithm.aggregate", "algorithm.aggregate.keep", "uplink.clip"} <= {*list_axis_keys()}
     active.use_plugins()
     assert "algorithm.aggregate.keep" not in list_axis_keys()
+
+
+@pytest.mark.parametrize("uplink", ["no", [1.0]])
+def test_step_of_what_is_no_list_of_steps_is_refused(uplink):
+    with pytest.raises(ConfigError, match=r"uplink\.clip=2: uplink is .* and has no keys"):
+        load("fedavg", "uplink.clip=2", uplink=uplink)
