@@ -171,7 +171,7 @@ def test_override_changes_a_setting_of_a_choice_that_is_given_by_its_name():
     [
         (fedavg("krum"), "algorithm.aggregate.kep=0.5", ("kep", "aggregate", "keep", "share")),
         (fedavg("krum"), "algorithm.aggregate.kep=0.5,0.6", ("'kep' in algorithm.aggregate", "'keep'")),
-        ("fedavg", "algorithm.aggregate.keep=0.5", ("'keep'", "aggregate", "keep of krum")),
+        ("fedavg", "algorithm.aggregate.keep=0.5", ("'keep'", "aggregate", "keep with aggregate.name=krum")),
         ({**MEAN, "local": "fedprox"}, "algorithm.local.m=0.5", ("'m'", "local", "mu")),
         ("ocfl-hdbscan", "algorithm.clusterer.min_cluster_size=3", ("clusterer", "min_cluster_share")),
         ("fedavg", "uplink.clop=2", ("clop", "clip", "topk")),

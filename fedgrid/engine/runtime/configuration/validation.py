@@ -127,13 +127,13 @@ def _build_unknown_key(
 
 
 def _find_owner(location: Key, model: Model) -> dict[str, str]:
-    """Find a class of a choice that has a key, as `keep` -> `keep of krum`; empty if none has it."""
+    """Find which name of a choice has a key: `keep` -> `keep with aggregate.name=krum`; empty if none."""
     *sections, choice, key = location
     parent = find_section(model, tuple(sections))
     field = None if parent is None else list_fields(parent).get(choice)
     classes = () if field is None else list_classes(field.annotation)
     owner = next((kind for kind in classes if key in kind.model_fields), None)
-    return {} if owner is None else {key: f"{key} of {find_default_name(owner)}"}
+    return {} if owner is None else {key: f"{key} with {choice}.name={find_default_name(owner)}"}
 
 
 def _list_keys(model: Model) -> list[str]:
