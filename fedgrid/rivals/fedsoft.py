@@ -21,8 +21,8 @@ counts) and is tested in the same way.
 
 Deviations: with `drawn` the counts that are drawn by are one round old, as a round sends one order to a
 client, and `participation` has no effect. The clients that train count in every round, not only in every
-tau-th. sigma replaces all that is less, where the code replaces zeros. The authors take Adam without shuffled
-batches.
+tau-th. sigma replaces all that is less, where the code replaces zeros. The run's `weights` have no effect.
+The authors take Adam without shuffled batches.
 
 Shapes: K clients of the federation, N of a round, C centres, W parameters, P entries of a state vector.
 """

@@ -18,9 +18,10 @@ A client is tested with its group's model, one without a group with that of the 
 was held out trains w_0 once, joins a group as in 4, and is tested with its model.
 
 Deviations: a client that has joined a group trains there from the next round on in which it is sampled, as a
-round sends one order to a client; the code lets it train at once. Clients do not move when their data change.
-`participation` has no effect on round 1. Step 5 leaves BatchNorm statistics as they are. The authors' figures
-test the model that a client received last.
+round sends one order to a client; the code lets it train at once. Step 4 averages by the run's `weights`, the
+authors by images. Clients do not move when their data change. `participation` has no effect on round 1.
+Step 5 leaves BatchNorm statistics as they are. The authors' figures test the model that a client received
+last.
 
 Shapes: K clients of the federation, N of a round, G groups (K in the paper), P entries of a state vector.
 """

@@ -10,11 +10,26 @@ from torch.nn.functional import cross_entropy
 
 from fedgrid.engine.federation.inputs import image_inputs
 from fedgrid.engine.federation.models.flat_vectors import draw_initial_vector, read_vector
+from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.prepare import prepare_setup
 from fedgrid.rivals.fedem import MixtureRule
 from tests.helpers.small_runs import NOWHERE, config, play, rows
 from tests.helpers.torch_by_hand import WHOLE, build_network, descend, read_tensors
+
+NORMED = """
+from torch import nn
+from fedgrid import ModelEntry
+
+def build(channels, height, width, num_classes):
+    size = channels * height * width
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(size, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, num_classes)
+    )
+
+MODELS = [ModelEntry("normed", "BatchNorm and dropout", "ours", build=build)]
+"""
+"""Plugin with a model whose last entry is BatchNorm's count of batches."""
 
 
 def test_parts_and_mixture_of_two_images():
@@ -106,3 +121,16 @@ def test_newcomers_and_held_out_clients_have_a_mixture(tmp_path):
     last = [row for row in rows(run, tmp_path, "clients") if row["round"] == run.training.rounds]
     assert len(last) == run.clients
     assert all(row["personalised_loss"] > 0 for row in last)
+
+
+def test_each_model_has_its_own_buffers(tmp_path):
+    """A batch counts once in each model, and the losses before it in none."""
+    (tmp_path / "normed.py").write_text(NORMED)
+    active.use_plugins([tmp_path / "normed.py"])
+    try:
+        run = config("fedem", model="normed", training={"rounds": 2, **WHOLE})
+        models = checkpoint.load_state(play(run, tmp_path), 2).state.models
+    finally:
+        active.use_plugins()
+    assert [model[-1] for model in models] == [2, 2, 2]
+    assert len({model[-17:-1].tobytes() for model in models}) == 3

@@ -9,11 +9,26 @@ from fedgrid import Layout, Presence, Updates
 from fedgrid.algorithms.updates.source import InMemorySource
 from fedgrid.engine.federation.inputs import image_inputs
 from fedgrid.engine.federation.models.flat_vectors import draw_initial_vector, read_vector
+from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.prepare import prepare_setup
 from fedgrid.rivals.fedsoft import FedSoft, FedSoftSettings
 from tests.helpers.small_runs import NOWHERE, config, play, rows
 from tests.helpers.torch_by_hand import RATE, WHOLE, build_network, descend, read_tensors
+
+NORMED = """
+from torch import nn
+from fedgrid import ModelEntry
+
+def build(channels, height, width, num_classes):
+    size = channels * height * width
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(size, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, num_classes)
+    )
+
+MODELS = [ModelEntry("normed", "BatchNorm and dropout", "ours", build=build)]
+"""
+"""Plugin with a model whose last entry is BatchNorm's count of batches."""
 
 LAYOUT = Layout(("weight",), ((1,),), 1)
 
@@ -97,3 +112,16 @@ def test_newcomers_absent_and_held_out_clients_have_models(drawn, tmp_path):
     assert len(last) == run.clients
     memories = checkpoint.load_state(folder, run.training.rounds).memories
     assert all(each["own"].shape == (21_674,) for each in memories.values() if "own" in each)
+
+
+def test_own_models_keep_their_buffers(tmp_path):
+    """Its own training alone counts batches in a client's model; counting under the centres does not."""
+    (tmp_path / "normed.py").write_text(NORMED)
+    active.use_plugins([tmp_path / "normed.py"])
+    try:
+        run = config("fedsoft", model="normed", training={"rounds": 2, **WHOLE})
+        memories = checkpoint.load_state(play(run, tmp_path), 2).memories
+    finally:
+        active.use_plugins()
+    assert {memory["own"][-1] for memory in memories.values()} == {2}
+    assert len({memory["own"][-17:-1].tobytes() for memory in memories.values()}) == run.clients

@@ -137,6 +137,12 @@ def build_name_validator(
     return BeforeValidator(parse_section)
 
 
+def find_default_name(section: type[BaseModel]) -> str:
+    """Find the name of a clusterer and its like: the default of its field `name`, empty without one."""
+    field = section.model_fields.get("name")
+    return field.default if field is not None and isinstance(field.default, str) else ""
+
+
 @cache
 def _find_omitted_defaults(section: type[Section]) -> dict[str, Any]:
     """Collect the defaults that a section omits; they are not copied, as nothing changes them."""

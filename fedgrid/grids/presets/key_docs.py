@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from fedgrid.algorithms.clustering.clusterers import Clusterer
+from fedgrid.algorithms.contract.section import find_default_name
 from fedgrid.engine.runtime.configuration.sections import list_classes
-from fedgrid.engine.runtime.plugins.plugin import find_default_name
 from fedgrid.tracking.scoring.selection import format_value
 
 YAML_WORDS = {"None": "null", "True": "true", "False": "false"}

@@ -17,8 +17,8 @@ from pydantic.fields import FieldInfo
 from fedgrid.algorithms.clustering.clusterers import CLUSTERERS
 from fedgrid.algorithms.contract.aggregator import AGGREGATORS
 from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
+from fedgrid.algorithms.contract.section import find_default_name
 from fedgrid.engine.federation.errors import Key
-from fedgrid.engine.runtime.plugins.plugin import find_default_name
 
 Model: TypeAlias = BaseModel | type[BaseModel]
 NOTHING: Mapping[str, Any] = MappingProxyType({})

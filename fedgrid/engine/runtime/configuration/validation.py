@@ -6,7 +6,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from fedgrid.algorithms.contract.section import SectionType
+from fedgrid.algorithms.contract.section import SectionType, find_default_name
 from fedgrid.engine.federation.errors import ConfigError, Key, unknown_key_error
 from fedgrid.engine.runtime.configuration.sections import (
     NOTHING,
@@ -15,7 +15,6 @@ from fedgrid.engine.runtime.configuration.sections import (
     list_classes,
     list_fields,
 )
-from fedgrid.engine.runtime.plugins.plugin import find_default_name
 
 
 def explain_error(

@@ -12,12 +12,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pydantic import BaseModel
-
 from fedgrid.algorithms.clustering.clusterers import Clusterer
 from fedgrid.algorithms.contract.aggregator import Aggregator
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.contract.local_method import LocalMethod
+from fedgrid.algorithms.contract.section import find_default_name
 from fedgrid.engine.federation.data.own import OwnDataset
 from fedgrid.engine.federation.dealing.own import OwnKind, OwnSplit
 from fedgrid.engine.federation.errors import PLUGIN_MODULE, ConfigError, FedgridError
@@ -106,12 +105,6 @@ def _is_tracker(item: object) -> bool:
 def _is_function(item: object) -> bool:
     """Check whether an item is a function with a name."""
     return callable(item) and hasattr(item, "__name__")
-
-
-def find_default_name(section: type[BaseModel]) -> str:
-    """Find the name of a clusterer and its like: the default of its field `name`, empty without one."""
-    field = section.model_fields.get("name")
-    return field.default if field is not None and isinstance(field.default, str) else ""
 
 
 @dataclass(frozen=True)
