@@ -1,9 +1,9 @@
 """FedBN, by hand: FedAvg in which everything of a BatchNorm layer stays with its client.
 
-Weight, bias, running mean and variance of BatchNorm layers (and their count of batches) are neither sent
-nor averaged; they start at the common start. A client trains the shared part received with its own
-BatchNorm by plain SGD, batches normalised by their own statistics. A client is tested with the shared part
-just averaged and its own BatchNorm, in evaluation mode (running statistics).
+Weight, bias, running mean and variance of BatchNorm layers are neither sent nor averaged; they start at the
+common start. A client trains the shared part received with its own BatchNorm by plain SGD, batches
+normalised by their own statistics. A client is tested with the shared part just averaged and its own
+BatchNorm, in evaluation mode (running statistics).
 
 Source: Li, Jiang, Zhang, Kamp, Dou, "FedBN: Federated Learning on Non-IID Features via Local Batch
 Normalization", ICLR 2021, arXiv:2102.07623; facts: RIVALS B7. Steps are from the authors' code
@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.utils import vector_to_parameters
 
-State = dict[str, Tensor]
+from fedgrid.rivals.references import steps
 
 QUIRKS = ("the authors' code finds BatchNorm by the name \"bn\": it misses that of ResNet's shortcuts",)
 FROM_MEMORY = ""
@@ -25,55 +26,29 @@ SETTINGS: dict[str, Any] = {}
 NORMS = True
 
 
-def find_norm_tensors(net: torch.nn.Module) -> set[str]:
-    """Return the names of all parameters and buffers of BatchNorm layers."""
-    return {
-        f"{layer}.{name}"
-        for layer, module in net.named_modules()
-        if isinstance(module, _BatchNorm)
-        for name in module.state_dict()
-    }
+def mark_norms(net: torch.nn.Module) -> Tensor:
+    """Mark the parameters of BatchNorm layers, which are found by their type."""
+    return steps.mark_layers(net, [layer for layer in net.modules() if isinstance(layer, _BatchNorm)])
 
 
-def train_in_place(net: torch.nn.Module, x: Tensor, y: Tensor, rate: float) -> None:
-    """Take a step of plain SGD on a batch, which moves the running statistics too."""
-    parameters = list(net.parameters())
-    gradients = torch.autograd.grad(cross_entropy(net(x), y), parameters)
+def run(problem: Any) -> steps.Solution:
+    """Run all rounds; compute no models, and the probabilities of the shared part with every client's norms.
+
+    Every client has a module of its own, in which its running statistics stay.
+    """
+    nets = [problem.build() for _ in problem.clients]
+    for net in nets:
+        net.load_state_dict(problem.starts[0])
+    norms = mark_norms(problem.build())
+    for t in range(problem.rounds):
+        for i, (net, client) in enumerate(zip(nets, problem.clients, strict=True)):
+            for batch in problem.batches(i, t):
+                loss = cross_entropy(net.train()(client.x[batch]), client.y[batch])
+                step = problem.learning_rate * steps.differentiate_loss(loss, net)
+                vector_to_parameters(steps.flatten_model(net) - step, net.parameters())
+        w = steps.average_models([steps.flatten_model(net) for net in nets], problem.weights)
+        for net in nets:
+            vector_to_parameters(torch.where(norms, steps.flatten_model(net), w), net.parameters())
     with torch.no_grad():
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.sub_(rate * gradient)
-
-
-def average_models(models: list[State], weights: list[float]) -> State:
-    """Return the weighted mean of models."""
-    shares = torch.tensor(weights, dtype=torch.float32) / sum(weights)
-    mean = {}
-    for name in models[0]:
-        stacked = torch.stack([model[name] for model in models])
-        mean[name] = torch.tensordot(shares, stacked, dims=1)
-    return mean
-
-
-def run(problem: Any) -> tuple[list[State], list[Tensor]]:
-    """Run all rounds; return no models and the probabilities of the shared part with every client's norms."""
-    net = problem.build()
-    start, norm_tensors = problem.starts[0], find_norm_tensors(net)
-    shared = {name: start[name] for name in start if name not in norm_tensors}
-    norms = [{name: start[name] for name in norm_tensors}] * problem.num_clients
-    for round_index in range(problem.rounds):
-        trained = []
-        for i, client in enumerate(problem.clients):
-            net.load_state_dict(shared | norms[i])
-            net.train()
-            for batch in problem.batches(i, round_index):
-                train_in_place(net, client.x[batch], client.y[batch], problem.learning_rate)
-            model = {name: tensor.clone() for name, tensor in net.state_dict().items()}
-            norms[i] = {name: model[name] for name in norm_tensors}
-            trained.append({name: model[name] for name in shared})
-        shared = average_models(trained, problem.weights)
-    net.eval()
-    served = []
-    for own, client in zip(norms, problem.clients, strict=True):
-        net.load_state_dict(shared | own)
-        served.append(net(client.test_x).softmax(dim=1).detach())
-    return [], served
+        tests = zip(nets, problem.clients, strict=True)
+        return [], [net.eval()(client.test_x).softmax(dim=1) for net, client in tests]

@@ -6,7 +6,7 @@ over the images; each model alone goes through the client's batches on the mean 
 loss(s), with q frozen. Server: each model is the mean of the clients' versions by number of images, without
 pi. A client is served the sum over the newest models of its last pi[k] softmax_k.
 
-Source: Marfoq, Neglia, Bellet, Kameni and Vidal, NeurIPS 2021, arXiv:2108.10252; facts: A1, from the
+Source: Marfoq, Neglia, Bellet, Kameni and Vidal, NeurIPS 2021, arXiv:2108.10252; facts: RIVALS A1, from the
 authors' code (omarfoq/FedEM). Here all models of a client go through the same batches, by SGD without
 momentum.
 """
@@ -14,7 +14,10 @@ momentum.
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn.functional import cross_entropy
+
+from fedgrid.rivals.references import steps
 
 QUIRKS = (
     "the authors' code averages absent clients in with the old global model, so the server's step shrinks",
@@ -26,63 +29,34 @@ FROM_MEMORY = ""
 SETTINGS = {"num_models": 3}
 NORMS = False
 
-State = dict[str, torch.Tensor]
 
-
-def compute_responsibilities(losses_NK: torch.Tensor, pi_K: torch.Tensor) -> torch.Tensor:
-    """Returns q[s, k], proportional to pi[k] exp(-loss of image s under model k)."""
+def compute_responsibilities(losses_NK: Tensor, pi_K: Tensor) -> Tensor:
+    """Compute q[s, k], proportional to pi[k] exp(-loss of image s under model k)."""
     return torch.softmax(torch.log(pi_K) - losses_NK, dim=1)
 
 
-def load_model(problem: Any, state: State) -> Any:
-    """Returns a module with these weights."""
-    module = problem.build()
-    module.load_state_dict(state)
-    return module
+def train_weighted(problem: Any, w: Tensor, i: int, t: int, q_N: Tensor) -> Tensor:
+    """Train one model on client i's batches of a round, on the mean of q[s] loss(s)."""
+    client = problem.clients[i]
+    for batch in problem.batches(i, t):
+        net = steps.load_model(problem, w)
+        losses = cross_entropy(net(client.x[batch]), client.y[batch], reduction="none")
+        w = w - problem.learning_rate * steps.differentiate_loss((q_N[batch] * losses).mean(), net)
+    return w
 
 
-def compute_losses(problem: Any, state: State, client: Any) -> torch.Tensor:
-    """Returns the loss of each training image of a client under a model, shape (images,)."""
-    with torch.no_grad():
-        return cross_entropy(load_model(problem, state).eval()(client.x), client.y, reduction="none")
-
-
-def train_model(problem: Any, state: State, i: int, round_index: int, q_N: torch.Tensor) -> State:
-    """Returns one model after client i's batches of a round on (1/b) sum of q[s] loss(s)."""
-    module, client = load_model(problem, state), problem.clients[i]
-    for batch in problem.batches(i, round_index):
-        losses = cross_entropy(module(client.x[batch]), client.y[batch], reduction="none")
-        gradients = torch.autograd.grad((q_N[batch] * losses).mean(), list(module.parameters()))
-        with torch.no_grad():
-            for weight, gradient in zip(module.parameters(), gradients, strict=True):
-                weight -= problem.learning_rate * gradient
-    return dict(module.state_dict())
-
-
-def average(states: list[State], weights: Any) -> State:
-    """Returns the weighted mean of models."""
-    pairs = list(zip(states, weights, strict=True))
-    return {name: sum(state[name] * weight for state, weight in pairs) / sum(weights) for name in states[0]}
-
-
-def run(problem: Any) -> tuple[list[State], list[torch.Tensor]]:
-    """Runs all rounds; returns the server's models and the clients' probabilities on their test images."""
-    num_models = problem.settings["num_models"]
-    models = [problem.starts[k] for k in range(num_models)]
-    pis = [torch.full((num_models,), 1 / num_models) for _ in problem.clients]
-    for round_index in range(problem.rounds):
+def run(problem: Any) -> steps.Solution:
+    """Run all rounds; compute the server's models, and every client's mixture of their probabilities."""
+    clients, ks = range(problem.num_clients), range(problem.settings["num_models"])
+    w = [steps.read_start(problem, k) for k in ks]
+    pi = [torch.full((len(ks),), 1 / len(ks)) for _ in clients]
+    for t in range(problem.rounds):
         trained = []
-        for i, client in enumerate(problem.clients):
-            losses_NK = torch.stack([compute_losses(problem, model, client) for model in models], dim=1)
-            q_NK = compute_responsibilities(losses_NK, pis[i])
-            pis[i] = q_NK.mean(dim=0)
-            trained.append(
-                [train_model(problem, models[k], i, round_index, q_NK[:, k]) for k in range(num_models)]
-            )
-        models = [average([own[k] for own in trained], problem.weights) for k in range(num_models)]
-    served = []
-    for client, pi in zip(problem.clients, pis, strict=True):
-        with torch.no_grad():
-            outputs = [torch.softmax(load_model(problem, m).eval()(client.test_x), dim=1) for m in models]
-        served.append(sum(share * output for share, output in zip(pi, outputs, strict=True)))
-    return models, served
+        for i in clients:
+            q_NK = compute_responsibilities(steps.compute_losses(problem, w, i), pi[i])
+            pi[i] = q_NK.mean(dim=0)
+            trained.append([train_weighted(problem, w[k], i, t, q_NK[:, k]) for k in ks])
+        w = [steps.average_models([own[k] for own in trained], problem.weights) for k in ks]
+    outputs = [steps.predict_tests(problem, [w[k] for _ in clients]) for k in ks]
+    served = [torch.stack([pi[i][k] * outputs[k][i] for k in ks]).sum(dim=0) for i in clients]
+    return steps.convert_models(problem, w), served

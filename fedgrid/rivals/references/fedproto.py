@@ -1,6 +1,6 @@
 """FedProto, by hand: clients share the mean features of their classes (prototypes) instead of models.
 
-A round, for each client: its own model goes on from where it was (the common start in round 1) by SGD on
+A round, for each client: its own model w_i goes on from where it was (the common start in round 1) by SGD on
 cross-entropy + lambda times the mean over batch and dimensions of (z - P_y)^2, z the features and P_y the
 server's prototype of the image's class; images of a class without one add 0, so round 1 has no such term.
 Its prototype of class c = mean of z over its images of c, from the forward passes of the last epoch, while
@@ -8,15 +8,18 @@ the weights move. Server: P_c = mean over the clients that have c, by the run's 
 the softmax of minus the squared distances of z to the newest P_c, among the classes of its own training
 labels.
 
-Source: Tan, Long, Liu, Zhou, Lu, Jiang and Zhang, AAAI 2022, arXiv:2105.00243; facts: B8, from the authors'
-code (yuetan031/FedProto), which takes plain means. The paper weighs by class counts (memory, unverified).
-The authors serve the nearest prototype; the softmax gives it the largest probability.
+Source: Tan, Long, Liu, Zhou, Lu, Jiang and Zhang, AAAI 2022, arXiv:2105.00243; facts: RIVALS B8, from the
+authors' code (yuetan031/FedProto), which takes plain means. The paper weighs by class counts (memory,
+unverified). The authors serve the nearest prototype; the softmax gives it the largest probability.
 """
 
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn.functional import cross_entropy
+
+from fedgrid.rivals.references import steps
 
 QUIRKS = (
     "the authors' code takes a plain mean of prototypes where the paper weighs by class counts (from memory)",
@@ -28,78 +31,64 @@ FROM_MEMORY = ""
 SETTINGS = {"pull": 1.0}
 NORMS = False
 
-State = dict[str, torch.Tensor]
-Prototypes = dict[int, torch.Tensor]
+
+def compute_pull(z_BD: Tensor, y_B: Tensor, prototypes: dict[int, Tensor]) -> Tensor:
+    """Compute the mean over batch and dimensions of (z - P_y)^2; an image without P_y adds 0."""
+    targets = [prototypes.get(int(y), z.detach()) for y, z in zip(y_B, z_BD, strict=True)]
+    return ((z_BD - torch.stack(targets)) ** 2).mean()
 
 
-def compute_pull(features_BD: torch.Tensor, labels_B: torch.Tensor, prototypes: Prototypes) -> torch.Tensor:
-    """Returns the mean over batch and dimensions of (z - P_y)^2; an image without P_y adds 0."""
-    targets = [prototypes.get(int(y), z.detach()) for y, z in zip(labels_B, features_BD, strict=True)]
-    return ((features_BD - torch.stack(targets)) ** 2).mean()
+def average_by_class(z_ND: Tensor, y_N: Tensor) -> dict[int, Tensor]:
+    """Compute the mean features of each class that has images."""
+    return {c: z_ND[y_N == c].mean(dim=0) for c in set(y_N.tolist())}
 
 
-def average_by_class(features_ND: torch.Tensor, labels_N: torch.Tensor) -> Prototypes:
-    """Returns the mean features of each class that has images."""
-    return {c: features_ND[labels_N == c].mean(dim=0) for c in set(labels_N.tolist())}
-
-
-def average_prototypes(sent: list[Prototypes], weights: list[float]) -> Prototypes:
-    """Returns for each class the weighted mean over the clients that have it."""
+def average_prototypes(sent: list[dict[int, Tensor]], weights: list[float]) -> dict[int, Tensor]:
+    """Average the prototypes of each class over the clients that have it."""
     means = {}
-    for c in sorted({c for prototypes in sent for c in prototypes}):
-        having = [(own[c], weight) for own, weight in zip(sent, weights, strict=True) if c in own]
-        means[c] = sum(mean * weight for mean, weight in having) / sum(weight for _, weight in having)
+    for c in {c for own in sent for c in own}:
+        members = [i for i, own in enumerate(sent) if c in own]
+        means[c] = steps.average_models([sent[i][c] for i in members], [weights[i] for i in members])
     return means
 
 
 def compute_probabilities(
-    features_MD: torch.Tensor, prototypes: Prototypes, own_classes: set[int], num_classes: int
-) -> torch.Tensor:
-    """Returns the softmax of minus squared distances to the prototypes of a client's own classes."""
-    scores = torch.full((len(features_MD), num_classes), -torch.inf)
+    z_MD: Tensor, prototypes: dict[int, Tensor], own_classes: set[int], num_classes: int
+) -> Tensor:
+    """Compute the softmax of minus squared distances to the prototypes of a client's own classes."""
+    scores = torch.full((len(z_MD), num_classes), -torch.inf)
     for c in own_classes & prototypes.keys():
-        scores[:, c] = -((features_MD - prototypes[c]) ** 2).sum(dim=1)
-    return torch.softmax(scores, dim=1)
+        scores[:, c] = -((z_MD - prototypes[c]) ** 2).sum(dim=1)
+    return scores.softmax(dim=1)
 
 
-def train_model(
-    problem: Any, state: State, i: int, round_index: int, prototypes: Prototypes
-) -> tuple[State, Prototypes]:
-    """Returns client i's own model after its batches of a round, and its prototypes."""
-    module, client, seen = problem.build(), problem.clients[i], []
-    module.load_state_dict(state)
-    batches = problem.batches(i, round_index)
+def train_client(
+    problem: Any, w: Tensor, i: int, t: int, prototypes: dict[int, Tensor]
+) -> tuple[Tensor, dict[int, Tensor]]:
+    """Train client i's own model on its batches of a round, and compute its prototypes."""
+    client, batches, seen = problem.clients[i], problem.batches(i, t), []
     for batch in batches:
-        features = module.body(client.x[batch])
-        loss = cross_entropy(module.head(features), client.y[batch])
-        loss = loss + problem.settings["pull"] * compute_pull(features, client.y[batch], prototypes)
-        gradients = torch.autograd.grad(loss, list(module.parameters()))
-        with torch.no_grad():
-            for weight, gradient in zip(module.parameters(), gradients, strict=True):
-                weight -= problem.learning_rate * gradient
-        seen.append(features.detach())
+        net, y = steps.load_model(problem, w), client.y[batch]
+        z = net.body(client.x[batch])
+        loss = cross_entropy(net.head(z), y) + problem.settings["pull"] * compute_pull(z, y, prototypes)
+        w = w - problem.learning_rate * steps.differentiate_loss(loss, net)
+        seen.append(z.detach())
     last = problem.batches_per_epoch(i)
-    return dict(module.state_dict()), average_by_class(
-        torch.cat(seen[-last:]), client.y[torch.cat(batches[-last:])]
-    )
+    return w, average_by_class(torch.cat(seen[-last:]), client.y[torch.cat(batches[-last:])])
 
 
-def run(problem: Any) -> tuple[list[State], list[torch.Tensor]]:
-    """Runs all rounds; returns no model and the clients' probabilities on their test images."""
-    own = [problem.starts[0] for _ in problem.clients]
-    prototypes: Prototypes = {}
-    for round_index in range(problem.rounds):
-        trained = [
-            train_model(problem, own[i], i, round_index, prototypes) for i in range(problem.num_clients)
-        ]
-        own = [state for state, _ in trained]
-        prototypes = average_prototypes([sent for _, sent in trained], problem.weights)
+def run(problem: Any) -> steps.Solution:
+    """Run all rounds; compute no models, and every client's probabilities by the prototypes."""
+    w, clients = [steps.read_start(problem)] * problem.num_clients, range(problem.num_clients)
+    prototypes: dict[int, Tensor] = {}
+    for t in range(problem.rounds):
+        trained = [train_client(problem, w[i], i, t, prototypes) for i in clients]
+        w = [model for model, _ in trained]
+        prototypes = average_prototypes([own for _, own in trained], problem.weights)
     served = []
-    for client, state in zip(problem.clients, own, strict=True):
-        module = problem.build()
-        module.load_state_dict(state)
+    for model, client in zip(w, problem.clients, strict=True):
+        net, classes = steps.load_model(problem, model), set(client.y.tolist())
         with torch.no_grad():
-            features = module.eval().body(client.test_x)
-            classes, num_classes = set(client.y.tolist()), module.head(features).shape[1]
-            served.append(compute_probabilities(features, prototypes, classes, num_classes))
+            z = net.body(client.test_x)
+            served.append(compute_probabilities(z, prototypes, classes, net.head(z).shape[1]))
     return [], served
