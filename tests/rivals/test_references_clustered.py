@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedgrid.rivals.references import fedem, fedsoft, fesem, flexcfl, pacfl
+from fedgrid.rivals.references import fedem, fedsoft, fesem, flexcfl, pacfl, steps
 from tests.rivals.test_references_steps import (
     LOCAL,
     SIZES,
@@ -38,6 +38,14 @@ def test_fesem_nearest_centre_takes_the_first_of_equals():
         torch.tensor([[0.0, 0.0], [2.0, 0.0]]),
     )
     assert fesem.find_nearest(points, centres).tolist() == [0, 0, 1]
+
+
+def test_fesem_moves_clients_to_the_nearest_model_sent_out_and_keeps_an_empty_cluster(monkeypatch):
+    """0, 1 | 10, 11 have means 0.5 and 10.5; then all are nearer to 0.5, and their mean is 3.85."""
+    rounds = [(0.0, 1.0, 10.0, 11.0), (0.0, 5.0, 5.0, 5.4)]
+    monkeypatch.setattr(steps, "train_clients", lambda _, w, t: [torch.full_like(w[0], x) for x in rounds[t]])
+    models, _ = solve(fesem)
+    assert sorted(float(model["head.bias"][0]) for model in models) == pytest.approx([3.85, 10.5])
 
 
 def test_fedsoft_importance_by_hand():
