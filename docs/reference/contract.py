@@ -26,42 +26,6 @@ SECTIONS = {
 }
 """Heading -> the module below `fedgrid/` whose exported names it has."""
 EXAMPLES = Path(__file__).parents[1] / "examples"
-RIVALS = "../../fedgrid/rivals"
-CONCEPTS = [
-    ("`AlgorithmEntry`", "name, settings, source and search space, in the list `ALGORITHMS`", "all"),
-    ("`State`", "models, partition and arrays between two rounds", f"[fesem.py]({RIVALS}/fesem.py)"),
-    ("`Updates`", "the replies of a round, read lazily", f"[fesem.py]({RIVALS}/fesem.py)"),
-    (
-        "`FedOpt`",
-        "averaging in clusters; override `recluster`, or `aggregate`",
-        f"[flexcfl.py]({RIVALS}/flexcfl.py)",
-    ),
-    ("`Message`", "what clients say of their data before round 1", f"[pacfl.py]({RIVALS}/pacfl.py)"),
-    (
-        "`Order`",
-        "what a client does in a round: models, rule, payload, number of steps",
-        f"[fedsoft.py]({RIVALS}/fedsoft.py)",
-    ),
-    ("`LocalRule`", "settings of a client's training, sent with the order", f"[fedbn.py]({RIVALS}/fedbn.py)"),
-    ("`LocalSteps`", "its hooks in the training loop", f"[fedbabu.py]({RIVALS}/fedbabu.py)"),
-    (
-        "`LocalModel`",
-        "the model in training, with batches and further optimizers",
-        f"[ditto.py]({RIVALS}/ditto.py)",
-    ),
-    (
-        "`Finished`",
-        "outputs for the server, and memory for the client's next training",
-        f"[apfl.py]({RIVALS}/apfl.py)",
-    ),
-    (
-        "`Served`, `Adaptation`",
-        "which model a client is tested with, after which rule",
-        f"[fedrep.py]({RIVALS}/fedrep.py)",
-    ),
-    ("`Aggregator`", "another mean of a cluster's updates", "[robust means](../robust.md)"),
-]
-"""All that the algorithms of the package are made of: name, meaning, and where to see it."""
 
 
 def pages() -> dict[str, str]:
@@ -72,12 +36,7 @@ def pages() -> dict[str, str]:
             "The server sends orders, and clients send replies. An algorithm is frozen settings, a few pure "
             "functions over an explicit state and, if its clients train differently, a local rule. All names "
             "here are imported from `fedgrid`. Start with [an algorithm of your own](../own-algorithm.md).",
-            "## Twelve concepts",
-            table(("concept", "what it is", "a file that uses it"), CONCEPTS),
-            "What a client keeps: entries of the run's own model that are `personal` are put in place, "
-            "and cut out of updates, by the engine; arrays that a rule `remembers` are its own business. An "
-            "`Adaptation` with `steps=0` trains nothing: its rule only puts the tested model together.",
-            "## Examples",
+            "Its concepts, with a file that uses each: [rivals](../rivals.md#twelve-concepts).",
             "Complete plugins, in `docs/examples/`; each runs as `fedgrid run quickstart --plugin FILE`:",
             table(("file", "what it shows"), _examples()),
             *(part for heading, module in SECTIONS.items() for part in _section(heading, module)),

@@ -58,7 +58,7 @@ BIBTEX = r"""@misc{deng2020adaptive,
 }"""
 OWN, MIXTURE, ALPHA = "own", "mixture", "alpha"
 """Names in a client's memory: v with the mixture's buffers, float32, shape (P,); the mixture, as it is
-tested, likewise; alpha, float64, shape (1,)."""
+tested, likewise; alpha, float32, shape (1,)."""
 
 
 class MixtureRule(LocalRule):
@@ -85,7 +85,9 @@ class _MixtureSteps(LocalSteps):
     def __init__(self, rule: MixtureRule, local: LocalModel) -> None:
         self._adaptive = rule.adaptive
         self._own_P = local.tensor(local.memory[OWN]) if OWN in local.memory else local.snapshot()
-        self._alpha = float(local.memory[ALPHA][0]) if ALPHA in local.memory else rule.alpha
+        # On the device, so that no step waits for it.
+        alpha = local.memory[ALPHA][0] if ALPHA in local.memory else rule.alpha
+        self._alpha = local.weights.new_tensor(alpha)
         self._optimizer = local.optimizer(OWN)
 
     def step(self, local: LocalModel, images: "Tensor", labels: "Tensor") -> "Tensor":
@@ -102,8 +104,8 @@ class _MixtureSteps(LocalSteps):
             gradient_W = local.gradient(local.loss(local.logits(images), labels))
         alpha = self._alpha
         if self._adaptive:
-            slope = float((own_W - common_W) @ gradient_W)
-            self._alpha = min(1.0, max(0.0, alpha - local.learning_rate * slope))
+            slope = (own_W - common_W) @ gradient_W
+            self._alpha = (alpha - local.learning_rate * slope).clamp(0, 1)
         self._optimizer.descend(own_W, gradient_W.mul_(alpha))
         local.weights.copy_(own_W)
         self._own_P = local.snapshot()
@@ -116,7 +118,7 @@ class _MixtureSteps(LocalSteps):
         size = len(local.weights)
         mixture_P[:size] = local.weights.lerp(self._own_P[:size], self._alpha)
         states = {OWN: local.vector(self._own_P), MIXTURE: local.vector(mixture_P)}
-        return Finished(memory={**states, ALPHA: np.array([self._alpha])})
+        return Finished(memory={**states, ALPHA: self._alpha.reshape(1).cpu().numpy()})
 
 
 class ApflSettings(OwnAdaptationSettings):

@@ -103,7 +103,7 @@ class _ProtoSteps(LocalSteps):
         features_NF = _read_features(self._local)
         if self._local.epoch_index == self._local.num_epochs - 1:
             self._sums_LF.index_add_(0, labels, features_NF.detach())
-            self._counts_L += labels.bincount(minlength=len(self._counts_L))
+            self._counts_L.index_add_(0, labels, features_NF.new_ones(len(labels)))
         offsets_NF = (features_NF - self._prototypes_LF[labels]) * self._has_prototype_L[labels, None]
         return self._pull * offsets_NF.square().mean()
 

@@ -4,15 +4,14 @@ import sys
 
 import pytest
 
-from fedgrid.algorithms.registry import ALGORITHMS
-from tests.algorithms.test_contract import acting
+from tests.algorithms.test_contract import NAMES, acting
 from tests.helpers.small_cases import Federation
 
 GRAPHS = ("igraph", "leidenalg")
 NEEDING = ("louvain", "leiden")
 
 
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in NEEDING])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in NEEDING])
 def test_algorithm_does_without_them(name, monkeypatch):
     for package in GRAPHS:
         monkeypatch.setitem(sys.modules, package, None)

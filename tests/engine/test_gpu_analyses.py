@@ -30,6 +30,7 @@ from fedgrid.grids.attack.analysis import run_attack
 from fedgrid.grids.attack.settings import ATTACK_KINDS, AttackSettings
 from fedgrid.grids.explain.compute.explained_run import Explainer, compute_mean_colour, explain_run
 from fedgrid.grids.explain.compute.settings import ExplanationSettings
+from fedgrid.rivals.pacfl import BasisMessage
 from tests.helpers import small_runs
 from tests.helpers.gpu_cases import (
     Case,
@@ -49,6 +50,7 @@ MESSAGES: list[Message] = [
     ClassMeans(quantise=False),
     Styles(per_class=True),
     Styles(per_class=False, clip=10.0, noise=0.1),
+    BasisMessage(vectors=2),
 ]
 EXPLAININGS = [
     ExplanationSettings(round=1, images=1, steps=3, on="members", baseline="blur"),

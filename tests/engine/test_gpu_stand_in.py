@@ -17,7 +17,7 @@ from fedgrid.engine.federation.encoders.encoder import Reconstruction
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS
 from fedgrid.engine.federation.training import batches, evaluation
-from fedgrid.engine.federation.training.local import ModelInTraining
+from fedgrid.engine.federation.training.local import ModelInTraining, Moment
 from fedgrid.engine.runtime.clients.actor import Client
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from tests.helpers.gpu_cases import (
@@ -212,9 +212,8 @@ class TestReferenceImages:
             with StandIn() as gpu:
                 worker = ClientWorker(setup, "cuda")
                 reference = worker._holdings.reference
-                local = ModelInTraining(
-                    worker._flat, (reference.images, reference.labels), SETTINGS, {}, {}, reference.images
-                )
+                held = reference.images, reference.labels
+                local = ModelInTraining(worker._flat, held, SETTINGS, {}, {}, reference.images, Moment())
                 gpu.forget()
                 before = gpu.live
                 found = (

@@ -1,7 +1,7 @@
 """Clients that train and test on the GPU's stand-in and on the CPU, with the same numbers."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pkgutil import walk_packages
@@ -16,7 +16,7 @@ from fedgrid.algorithms.averaging.fednova import NormalisedRule
 from fedgrid.algorithms.averaging.fedprox import ProximalRule
 from fedgrid.algorithms.averaging.scaffold import VARIATE, ScaffoldRule
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
-from fedgrid.algorithms.contract.orders import Adaptation, ChooseOn, Order
+from fedgrid.algorithms.contract.orders import Adaptation, ChooseOn, Order, Payload
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.personalised.per_fedavg import AdaptRule, MetaRule
 from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
@@ -24,9 +24,17 @@ from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ChannelStatistics, ImageSet
 from fedgrid.engine.federation.encoders.encoder import Reconstruction
 from fedgrid.engine.federation.inputs import Inputs, draw_examples, image_inputs
-from fedgrid.engine.federation.models.flat_vectors import build_blank, draw_initial_vector, read_layout
+from fedgrid.engine.federation.models.flat_vectors import draw_initial_vector
 from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS, ModelEntry
 from fedgrid.engine.federation.training.settings import LocalTraining
+from fedgrid.rivals import apfl, fedamp, fedem
+from fedgrid.rivals.ditto import DittoRule
+from fedgrid.rivals.fedala import MixingRule
+from fedgrid.rivals.fedbabu import BodyRule
+from fedgrid.rivals.fedproto import PROTOTYPES, ProtoRule
+from fedgrid.rivals.fedrep import HeadThenBody
+from fedgrid.rivals.fedsoft import CENTRES, SoftRule
+from fedgrid.rivals.pfedme import MoreauRule
 from tests.helpers.gpu_stand_in import StandIn
 
 CLASSES, TESTS, BATCH = 3, 4, 2
@@ -48,6 +56,12 @@ class Case:
     """What clients choose among two models by; None: they are sent one."""
     adapts_by: LocalRule | None = None
     """Rule of the steps before a client's test."""
+    payload: Callable[[NDArray[np.float32]], Payload] = lambda start: {}
+    """Makes the rule's arrays from the initial model."""
+    test_payload: Callable[[NDArray[np.float32]], Payload] | None = None
+    """Makes those before a test; None: the same."""
+    adapt_steps: int = 2
+    """Number of those steps."""
     rounds: int = 2
     shape: tuple[int, int, int] | None = None
     """Channels, height and width of an image; None: small ones."""
@@ -74,7 +88,7 @@ RULES = {
     "plain": Case(),
     "FedProx": Case(ProximalRule(mu=0.1)),
     "FedNova": Case(NormalisedRule(mu=0.1), {"momentum": 0.5}),
-    "SCAFFOLD": Case(ScaffoldRule()),
+    "SCAFFOLD": Case(ScaffoldRule(), payload=lambda start: {VARIATE: np.full_like(start, 1e-4)}),
     "Per-FedAvg": Case(
         MetaRule(alpha=0.01, variant="first-order", delta=1e-3),
         adapts_by=AdaptRule(alpha=0.01),
@@ -83,6 +97,43 @@ RULES = {
     "Per-FedAvg, Hessian-free": Case(MetaRule(alpha=0.01, variant="hessian-free", delta=1e-3)),
     "LG-FedAvg": Case(LocalRule(personal=((0, 10),)), adapts_by=LocalRule(personal=((0, 10),))),
     "autoencoder": Case(Reconstruction(), {"optimizer": "adam"}, "autoencoder-dense"),
+    "Ditto": Case(DittoRule(pull=0.5), {"momentum": 0.9}, adapts_by=DittoRule(pull=0.5)),
+    "APFL": Case(
+        apfl.MixtureRule(alpha=0.5, adaptive=False), adapts_by=apfl.MixtureRule(alpha=0.5, adaptive=False)
+    ),
+    "APFL, adaptive": Case(apfl.MixtureRule(alpha=0.5, adaptive=True)),
+    "pFedMe": Case(
+        MoreauRule(pull=1.0, inner_steps=2, inner_rate=0.01, tested="personal"),
+        adapts_by=MoreauRule(pull=1.0, inner_steps=2, inner_rate=0.01, tested="local"),
+    ),
+    "FedAMP": Case(
+        fedamp.MixtureRule(strength=1.0), payload=lambda start: {fedamp.MIXTURE: start * np.float32(0.9)}
+    ),
+    "FedRep": Case(HeadThenBody(head_epochs=1, personal=((0, 10),)), {"local_epochs": 2}),
+    "FedBABU": Case(BodyRule()),
+    "FedProto": Case(
+        ProtoRule(pull=1.0),
+        adapts_by=ProtoRule(pull=1.0),
+        payload=lambda start: {PROTOTYPES: np.ones((CLASSES, 96), np.float32)},
+    ),
+    "FedALA": Case(
+        MixingRule(tensors=2, rate=1.0, share=1.0, batch=2, most_passes=2),
+        adapts_by=MixingRule(tensors=2, rate=1.0, share=1.0, batch=2, most_passes=2),
+    ),
+    "FedEM": Case(
+        fedem.MixtureRule(),
+        choose_on=None,
+        adapts_by=fedem.MixtureRule(),
+        adapt_steps=0,
+        payload=lambda start: {fedem.MODELS: start[None] * np.float32(0.9)},
+        test_payload=lambda start: {fedem.MODELS: np.stack([start, start * np.float32(0.9)])},
+    ),
+    "FedSoft": Case(
+        SoftRule(pull=0.1, least=0.1),
+        choose_on=None,
+        adapts_by=SoftRule(pull=0.1, least=0.1),
+        payload=lambda start: {CENTRES: start[None] * np.float32(0.9)},
+    ),
 }
 """At least one for each local rule."""
 TRAININGS = {
@@ -121,10 +172,7 @@ def run_case(device: str, case: Case) -> dict[str, bytes]:
     is_encoder = case.model in AUTOENCODERS
     candidates = (0,) if is_encoder or case.choose_on is None else (0, 1)
     choose_on = case.choose_on or "train"
-    payload = {}
-    if VARIATE in case.rule.remembers:
-        width = read_layout(build_blank(case.model, choose_inputs(case), CLASSES)).num_parameters
-        payload = {VARIATE: np.full(width, 1e-4, np.float32)}
+    payload = case.payload(start)
     models = [start, start * np.float32(0.9)] if len(candidates) > 1 else [start]
     memories: dict[int, Mapping[str, NDArray[Any]]] = {}
     results: dict[str, bytes] = {}
@@ -143,7 +191,8 @@ def run_case(device: str, case: Case) -> dict[str, bytes]:
             }
             results[f"{round_index} {client} loss"] = repr(reply.report.train_loss).encode()
     if not is_encoder:
-        adaptation = None if case.adapts_by is None else Adaptation(case.adapts_by, steps=2)
+        arrays = (case.test_payload or case.payload)(start)
+        adaptation = case.adapts_by and Adaptation(case.adapts_by, case.adapt_steps, arrays)
         tests = [EvaluateTask(client, 0, adaptation) for client in range(case.clients)]
         reports = worker.evaluate(tests, models, memories)
         results |= {f"{report.client} test": repr(report).encode() for report in reports}
@@ -216,7 +265,7 @@ def choose_inputs(case: Case) -> Inputs:
 
 def find_subclasses(kind: type) -> set[type]:
     """Find the classes of algorithms and engine that derive from `kind`, itself included."""
-    for package in ("fedgrid.algorithms", "fedgrid.engine"):
+    for package in ("fedgrid.algorithms", "fedgrid.engine", "fedgrid.rivals"):
         for module in walk_packages(import_module(package).__path__, f"{package}."):
             import_module(module.name)
     classes: set[type] = set()

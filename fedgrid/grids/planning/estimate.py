@@ -15,7 +15,7 @@ from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.encoders.encoder import Reconstruction, format_model_name
+from fedgrid.engine.federation.encoders.encoder import NUM_CLASSES, Reconstruction, format_model_name
 from fedgrid.engine.federation.inputs import draw_examples
 from fedgrid.engine.federation.models.flat_vectors import build_layout
 from fedgrid.engine.federation.models.registry import AUTOENCODERS
@@ -229,7 +229,7 @@ def plan_encoders(left: RoundsLeft, dataset: Dataset, data_dir: Path) -> list[En
         # encoder.
         key = settings.model_dump_json(), run.shared_prefix if settings.federated else ""
         plans[key] = EncoderPlan(
-            Workload(model, dataset.inputs, dataset.num_classes, training),
+            Workload(model, dataset.inputs, NUM_CLASSES, training),
             images * settings.epochs,
             rounds_of_clients * estimate_images(run, dataset).train,
             public,

@@ -27,7 +27,7 @@ IN_PROCESS = ("run", "--in-process", "training.rounds=1")
         (["run", "quickstart", "--dry-run", "--name", "a/b"], "a grid named 'a/b': expected letters"),
         (["run", "sattler"], "'sattler' is an algorithm, no preset: fedgrid run --algorithm sattler"),
         (["run", "my-run.yaml"], "no file my-run.yaml; presets: quickstart"),
-        (["run", "--algorithm", "ditto"], "unknown algorithm 'ditto'; one of your own: --plugin FILE.py"),
+        (["run", "--algorithm", "xyz"], "unknown algorithm 'xyz'; one of your own: --plugin FILE.py"),
         (["run", "model=mine.py"], "unknown model 'mine.py'; one of your own: --plugin mine.py"),
         (["run", "quickstart", "--plugin", "ok.yaml"], "a grid is named alone: fedgrid run ok.yaml"),
         (["run", "--seed", "3", "--seeds", "0..1"], "--seed 3 and --seeds 0..1 both give seeds"),

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fedgrid.algorithms.registry import ALGORITHMS, list_arena_members
+from fedgrid.algorithms import built_in
+from fedgrid.algorithms.registry import list_arena_members
 from fedgrid.engine.federation.before_training.setup import deal_images
 from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS, SCENARIOS
 from fedgrid.engine.runtime.configuration.idle_settings import format_idle_lines
@@ -88,7 +89,7 @@ def test_the_arena_has_every_algorithm_that_is_not_as_published_in_eight_scenari
     """The four splits of the OCFL paper, and four that have balanced groups only."""
     runs = grid(name).runs
     entered = {run.algorithm.name for run in runs}
-    assert entered == {name for name in ALGORITHMS if not name.endswith("-as-published")}
+    assert entered == {entry.name for entry in built_in.ENTRIES if not entry.name.endswith("-as-published")}
     splits = {run.split.kind for run in runs}
     assert splits == {*PUBLISHED_SPLITS, "rotated", "label-skew", "dirichlet", "iid"}
     told = {

@@ -21,7 +21,7 @@ from typing import Literal
 from fedgrid import Aggregator, AlgorithmEntry, FedOpt, FedOptSettings
 
 class Krum(Aggregator):
-    name: Literal["krum"] = "krum"
+    name: Literal["own-krum"] = "own-krum"
     share: float = 0.2
     keep: float | None = None
 
@@ -32,7 +32,7 @@ AGGREGATORS = [Krum]
 ALGORITHMS = [AlgorithmEntry("own", "OWN", "averages", "ours", FedOpt,
                              FedOptSettings(aggregate=Krum(share=0.3, keep=0.6)))]
 """
-MEAN, KRUM, KEEP = {"name": "fedavg"}, {"name": "krum"}, {"name": "krum", "keep": 0.8}
+MEAN, KRUM, KEEP = {"name": "fedavg"}, {"name": "own-krum"}, {"name": "own-krum", "keep": 0.8}
 CLIP, NOISE = {"clip": 1.0}, {"noise": 0.5}
 
 
@@ -63,7 +63,7 @@ def read_values(grid, key):
         (
             [fedavg(KRUM), fedavg(KEEP)],
             ("algorithm.aggregate.keep",),
-            ["fedavg (aggregate krum)", "fedavg (aggregate krum (keep 0.8))"],
+            ["fedavg (aggregate own-krum)", "fedavg (aggregate own-krum (keep 0.8))"],
         ),
         (
             [MEAN, fedavg("median"), fedavg(KEEP)],
@@ -71,7 +71,7 @@ def read_values(grid, key):
             [
                 "fedavg (aggregate mean)",
                 "fedavg (aggregate median)",
-                "fedavg (aggregate krum (keep 0.8, share 0.2))",
+                "fedavg (aggregate own-krum (keep 0.8, share 0.2))",
             ],
         ),
         (
@@ -118,7 +118,7 @@ def test_setting_that_another_choice_lacks_has_no_value_of_it():
 @pytest.mark.parametrize(
     ("algorithm", "change", "key", "expected"),
     [
-        (fedavg("krum"), "algorithm.aggregate.keep=0.5", "algorithm.aggregate.keep", [0.5]),
+        (fedavg("own-krum"), "algorithm.aggregate.keep=0.5", "algorithm.aggregate.keep", [0.5]),
         (fedavg(KEEP), "algorithm.aggregate.keep=0.5,0.6", "algorithm.aggregate.keep", [0.5, 0.6]),
         ("own", "algorithm.aggregate.keep=0.8", "algorithm.aggregate", [{**KEEP, "share": 0.3}]),
         ({**MEAN, "local": "fedprox"}, "algorithm.local.mu=0.5,0.6", "algorithm.local.mu", [0.5, 0.6]),
@@ -144,7 +144,7 @@ def test_step_of_the_uplink_is_replaced_or_put_into_its_place():
 
 
 def test_whole_choice_is_an_axis():
-    grid = load("fedavg", axes={"algorithm.aggregate": ["mean", {"name": "krum", "keep": 0.5}]})
+    grid = load("fedavg", axes={"algorithm.aggregate": ["mean", {"name": "own-krum", "keep": 0.5}]})
     assert read_values(grid, "algorithm.aggregate.keep") == [None, 0.5]
     assert grid.varied == ("algorithm.aggregate",)
     steps = [{"kind": "step", "every": 5, "factor": factor} for factor in (0.1, 0.5)]
@@ -152,26 +152,30 @@ def test_whole_choice_is_an_axis():
     assert join_keys(varied.varied, find_naming_keys(varied.runs)) == ("training.schedule.factor",)
 
 
-@pytest.mark.parametrize("chosen", ["algorithm.aggregate=krum", "algorithm.aggregate.name=krum"])
+@pytest.mark.parametrize("chosen", ["algorithm.aggregate=own-krum", "algorithm.aggregate.name=own-krum"])
 def test_choice_comes_before_an_axis_that_is_one_of_its_settings(chosen):
     grid = load("fedavg", "algorithm.aggregate.keep=0.5,0.6", chosen, "algorithm.aggregate.share=0.1")
     assert read_values(grid, "algorithm.aggregate") == [
-        {"name": "krum", "share": 0.1, "keep": keep} for keep in (0.5, 0.6)
+        {"name": "own-krum", "share": 0.1, "keep": keep} for keep in (0.5, 0.6)
     ]
 
 
 def test_override_changes_a_setting_of_a_choice_that_is_given_by_its_name():
     then = {"algorithm": {"aggregate": {"keep": 0.5}}}
-    grid = load(fedavg("krum"), overrides=[{"when": {"dataset": "digits"}, "then": then}])
+    grid = load(fedavg("own-krum"), overrides=[{"when": {"dataset": "digits"}, "then": then}])
     assert read_values(grid, "algorithm.aggregate.keep") == [0.5]
 
 
 @pytest.mark.parametrize(
     ("algorithm", "change", "words"),
     [
-        (fedavg("krum"), "algorithm.aggregate.kep=0.5", ("kep", "aggregate", "keep", "share")),
-        (fedavg("krum"), "algorithm.aggregate.kep=0.5,0.6", ("'kep' in algorithm.aggregate", "'keep'")),
-        ("fedavg", "algorithm.aggregate.keep=0.5", ("'keep'", "aggregate", "keep with aggregate.name=krum")),
+        (fedavg("own-krum"), "algorithm.aggregate.kep=0.5", ("kep", "aggregate", "keep", "share")),
+        (fedavg("own-krum"), "algorithm.aggregate.kep=0.5,0.6", ("'kep' in algorithm.aggregate", "'keep'")),
+        (
+            "fedavg",
+            "algorithm.aggregate.keep=0.5",
+            ("'keep'", "aggregate", "keep with aggregate.name=own-krum"),
+        ),
         ({**MEAN, "local": "fedprox"}, "algorithm.local.m=0.5", ("'m'", "local", "mu")),
         ("ocfl-hdbscan", "algorithm.clusterer.min_cluster_size=3", ("clusterer", "min_cluster_share")),
         ("fedavg", "uplink.clop=2", ("clop", "clip", "topk")),
@@ -187,19 +191,19 @@ def test_unknown_key_of_a_choice_is_refused_with_those_that_it_has(algorithm, ch
     ("selected", "kept"),
     [
         ("algorithm=fedavg", [None, 0.5, 0.8]),
-        ("algorithm=fedavg (aggregate krum (keep 0.8))", [0.8]),
+        ("algorithm=fedavg (aggregate own-krum (keep 0.8))", [0.8]),
     ],
 )
 def test_filter_selects_by_the_name_alone_or_with_its_settings(selected, kept):
-    algorithms = ["fedavg", fedavg({"name": "krum", "keep": 0.5}), fedavg(KEEP)]
+    algorithms = ["fedavg", fedavg({"name": "own-krum", "keep": 0.5}), fedavg(KEEP)]
     assert read_values(load(algorithms, filters=[selected]), "algorithm.aggregate.keep") == kept
 
 
 def test_value_of_an_axis_with_settings_is_excluded_and_added_alone():
-    axes = {"algorithm.aggregate": ["krum", KEEP, {**KEEP, "share": 0.1}]}
+    axes = {"algorithm.aggregate": ["own-krum", KEEP, {**KEEP, "share": 0.1}]}
     grid = load("fedavg", axes=axes, exclude=[{"algorithm.aggregate": KEEP}])
     assert read_values(grid, "algorithm.aggregate.share") == [0.2, 0.1]
-    more = load("fedavg", "algorithm.aggregate+={name: krum, keep: 0.4}", axes=axes)
+    more = load("fedavg", "algorithm.aggregate+={name: own-krum, keep: 0.4}", axes=axes)
     assert read_values(more, "algorithm.aggregate.keep") == [None, 0.8, 0.8, 0.4]
     dirichlet = [{"kind": "dirichlet", "alpha": alpha} for alpha in (0.1, 1.0)]
     split = load("fedavg", split=dirichlet, exclude=[{"split": dirichlet[0], "seed": 0}])
@@ -208,7 +212,7 @@ def test_value_of_an_axis_with_settings_is_excluded_and_added_alone():
 
 def test_keys_and_names_that_can_be_chosen_are_listed():
     rows = {key: allowed for key, _, allowed, _ in list_settings(ALGORITHMS["fedavg"].settings)}
-    assert "krum (share, keep)" in rows["aggregate"]
+    assert "own-krum (share, keep)" in rows["aggregate"]
     assert "fedprox (mu)" in rows["local"]
     assert rows["local"].endswith("null")
     assert {"algorithm.aggregate", "algorithm.aggregate.keep", "uplink.clip"} <= {*list_axis_keys()}

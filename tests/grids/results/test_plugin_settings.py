@@ -25,7 +25,7 @@ class Settings(FedOptSettings):
 class Ditto(FedOpt):
     settings: Settings
 
-ALGORITHMS = [AlgorithmEntry(name="ditto", title="Ditto", summary="a test", source="ours", algorithm=Ditto,
+ALGORITHMS = [AlgorithmEntry(name="my-ditto", title="My Ditto", summary="a test", source="ours", algorithm=Ditto,
                              settings=Settings())]
 """
 GRID = """
@@ -33,7 +33,7 @@ dataset: digits
 split: nonoverlapping-balanced
 clients: 4
 seed: [0, 1]
-algorithm: ditto
+algorithm: my-ditto
 axes: {algorithm.lam: [0.01, 0.1, 1.0]}
 """
 
@@ -46,7 +46,7 @@ def configs(tmp_path):
     active.use_plugins([tmp_path / "mine.py"])
     found = load_grid(str(tmp_path / "mine.yaml"), {}, [], NOWHERE).runs
     active.use_plugins()
-    assert "ditto" not in ALGORITHMS
+    assert "my-ditto" not in ALGORITHMS
     return found
 
 

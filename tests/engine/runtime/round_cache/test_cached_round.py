@@ -78,7 +78,7 @@ class TestNoNumberChanges:
         for run in build_all_runs()[::order]:
             play(run, tmp_path)
             assert find_differing(run, tmp_path) == [], ids(run)
-            assert warnings(run, tmp_path) == []
+            assert [line for line in warnings(run, tmp_path) if "no BatchNorm layer" not in line] == []
             assert locks(tmp_path) == []
 
     def test_server_optimizer_leaves_the_same_files(self, tmp_path):
