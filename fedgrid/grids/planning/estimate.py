@@ -130,7 +130,7 @@ def time_training(load: Workload, device: str) -> Speed:
     clients = {size: [at * len(stack) + client for client in stack] for at, size in enumerate(sets)}
     setup = Setup(
         model=load.model,
-        num_classes=load.num_classes,
+        num_classes=NUM_CLASSES if load.model in AUTOENCODERS else load.num_classes,
         training=load.training.model_copy(update={"normalise": "none"}),
         seed=0,
         clients=tuple(
@@ -229,7 +229,7 @@ def plan_encoders(left: RoundsLeft, dataset: Dataset, data_dir: Path) -> list[En
         # encoder.
         key = settings.model_dump_json(), run.shared_prefix if settings.federated else ""
         plans[key] = EncoderPlan(
-            Workload(model, dataset.inputs, NUM_CLASSES, training),
+            Workload(model, dataset.inputs, dataset.num_classes, training),
             images * settings.epochs,
             rounds_of_clients * estimate_images(run, dataset).train,
             public,

@@ -21,18 +21,18 @@ from typing import Literal
 from fedgrid import Aggregator, AlgorithmEntry, FedOpt, FedOptSettings
 
 class Krum(Aggregator):
-    name: Literal["own-krum"] = "own-krum"
+    name: Literal["nearest"] = "nearest"
     share: float = 0.2
-    keep: float | None = None
+    quota: float | None = None
 
     def combine(self, rows, shares=None, threads=1):
         return rows[0]
 
 AGGREGATORS = [Krum]
 ALGORITHMS = [AlgorithmEntry("own", "OWN", "averages", "ours", FedOpt,
-                             FedOptSettings(aggregate=Krum(share=0.3, keep=0.6)))]
+                             FedOptSettings(aggregate=Krum(share=0.3, quota=0.6)))]
 """
-MEAN, KRUM, KEEP = {"name": "fedavg"}, {"name": "own-krum"}, {"name": "own-krum", "keep": 0.8}
+MEAN, KRUM, KEEP = {"name": "fedavg"}, {"name": "nearest"}, {"name": "nearest", "quota": 0.8}
 CLIP, NOISE = {"clip": 1.0}, {"noise": 0.5}
 
 
@@ -62,8 +62,8 @@ def read_values(grid, key):
     [
         (
             [fedavg(KRUM), fedavg(KEEP)],
-            ("algorithm.aggregate.keep",),
-            ["fedavg (aggregate own-krum)", "fedavg (aggregate own-krum (keep 0.8))"],
+            ("algorithm.aggregate.quota",),
+            ["fedavg (aggregate nearest)", "fedavg (aggregate nearest (quota 0.8))"],
         ),
         (
             [MEAN, fedavg("median"), fedavg(KEEP)],
@@ -71,7 +71,7 @@ def read_values(grid, key):
             [
                 "fedavg (aggregate mean)",
                 "fedavg (aggregate median)",
-                "fedavg (aggregate own-krum (keep 0.8, share 0.2))",
+                "fedavg (aggregate nearest (quota 0.8, share 0.2))",
             ],
         ),
         (
@@ -90,9 +90,9 @@ def read_values(grid, key):
             [f"ocfl-hdbscan (clusterer.min_cluster_share {share})" for share in (0.3, 0.4)],
         ),
         (
-            [{"name": "own", "aggregate": {"keep": keep}} for keep in (0.1, 0.2)],
-            ("algorithm.aggregate.keep",),
-            ["own (aggregate.keep 0.1)", "own (aggregate.keep 0.2)"],
+            [{"name": "own", "aggregate": {"quota": quota}} for quota in (0.1, 0.2)],
+            ("algorithm.aggregate.quota",),
+            ["own (aggregate.quota 0.1)", "own (aggregate.quota 0.2)"],
         ),
     ],
 )
@@ -111,16 +111,16 @@ def test_runs_that_differ_in_a_choice_or_its_settings_have_different_names(
 def test_setting_that_another_choice_lacks_has_no_value_of_it():
     """The default of `own` keeps 0.6 of the clients, which says nothing about the mean."""
     own, mean = load([{"name": "own"}, {"name": "own", "aggregate": "mean"}]).runs
-    assert format_axis_value(own, "algorithm.aggregate.keep") == "0.6"
-    assert format_axis_value(mean, "algorithm.aggregate.keep") is None
+    assert format_axis_value(own, "algorithm.aggregate.quota") == "0.6"
+    assert format_axis_value(mean, "algorithm.aggregate.quota") is None
 
 
 @pytest.mark.parametrize(
     ("algorithm", "change", "key", "expected"),
     [
-        (fedavg("own-krum"), "algorithm.aggregate.keep=0.5", "algorithm.aggregate.keep", [0.5]),
-        (fedavg(KEEP), "algorithm.aggregate.keep=0.5,0.6", "algorithm.aggregate.keep", [0.5, 0.6]),
-        ("own", "algorithm.aggregate.keep=0.8", "algorithm.aggregate", [{**KEEP, "share": 0.3}]),
+        (fedavg("nearest"), "algorithm.aggregate.quota=0.5", "algorithm.aggregate.quota", [0.5]),
+        (fedavg(KEEP), "algorithm.aggregate.quota=0.5,0.6", "algorithm.aggregate.quota", [0.5, 0.6]),
+        ("own", "algorithm.aggregate.quota=0.8", "algorithm.aggregate", [{**KEEP, "share": 0.3}]),
         ({**MEAN, "local": "fedprox"}, "algorithm.local.mu=0.5,0.6", "algorithm.local.mu", [0.5, 0.6]),
         ("ocfl-kmeans", "algorithm.clusterer.num_clusters=2", "algorithm.clusterer.num_clusters", [2]),
         ("fedavg", "uplink.clip=2.0", "uplink", [[{"clip": 2.0}]]),
@@ -144,37 +144,37 @@ def test_step_of_the_uplink_is_replaced_or_put_into_its_place():
 
 
 def test_whole_choice_is_an_axis():
-    grid = load("fedavg", axes={"algorithm.aggregate": ["mean", {"name": "own-krum", "keep": 0.5}]})
-    assert read_values(grid, "algorithm.aggregate.keep") == [None, 0.5]
+    grid = load("fedavg", axes={"algorithm.aggregate": ["mean", {"name": "nearest", "quota": 0.5}]})
+    assert read_values(grid, "algorithm.aggregate.quota") == [None, 0.5]
     assert grid.varied == ("algorithm.aggregate",)
     steps = [{"kind": "step", "every": 5, "factor": factor} for factor in (0.1, 0.5)]
     varied = load("fedavg", axes={"training.schedule": steps})
     assert join_keys(varied.varied, find_naming_keys(varied.runs)) == ("training.schedule.factor",)
 
 
-@pytest.mark.parametrize("chosen", ["algorithm.aggregate=own-krum", "algorithm.aggregate.name=own-krum"])
+@pytest.mark.parametrize("chosen", ["algorithm.aggregate=nearest", "algorithm.aggregate.name=nearest"])
 def test_choice_comes_before_an_axis_that_is_one_of_its_settings(chosen):
-    grid = load("fedavg", "algorithm.aggregate.keep=0.5,0.6", chosen, "algorithm.aggregate.share=0.1")
+    grid = load("fedavg", "algorithm.aggregate.quota=0.5,0.6", chosen, "algorithm.aggregate.share=0.1")
     assert read_values(grid, "algorithm.aggregate") == [
-        {"name": "own-krum", "share": 0.1, "keep": keep} for keep in (0.5, 0.6)
+        {"name": "nearest", "share": 0.1, "quota": quota} for quota in (0.5, 0.6)
     ]
 
 
 def test_override_changes_a_setting_of_a_choice_that_is_given_by_its_name():
-    then = {"algorithm": {"aggregate": {"keep": 0.5}}}
-    grid = load(fedavg("own-krum"), overrides=[{"when": {"dataset": "digits"}, "then": then}])
-    assert read_values(grid, "algorithm.aggregate.keep") == [0.5]
+    then = {"algorithm": {"aggregate": {"quota": 0.5}}}
+    grid = load(fedavg("nearest"), overrides=[{"when": {"dataset": "digits"}, "then": then}])
+    assert read_values(grid, "algorithm.aggregate.quota") == [0.5]
 
 
 @pytest.mark.parametrize(
     ("algorithm", "change", "words"),
     [
-        (fedavg("own-krum"), "algorithm.aggregate.kep=0.5", ("kep", "aggregate", "keep", "share")),
-        (fedavg("own-krum"), "algorithm.aggregate.kep=0.5,0.6", ("'kep' in algorithm.aggregate", "'keep'")),
+        (fedavg("nearest"), "algorithm.aggregate.quta=0.5", ("quta", "aggregate", "quota", "share")),
+        (fedavg("nearest"), "algorithm.aggregate.quta=0.5,0.6", ("'quta' in algorithm.aggregate", "'quota'")),
         (
             "fedavg",
-            "algorithm.aggregate.keep=0.5",
-            ("'keep'", "aggregate", "keep with aggregate.name=own-krum"),
+            "algorithm.aggregate.quota=0.5",
+            ("'quota'", "aggregate", "quota with aggregate.name=nearest"),
         ),
         ({**MEAN, "local": "fedprox"}, "algorithm.local.m=0.5", ("'m'", "local", "mu")),
         ("ocfl-hdbscan", "algorithm.clusterer.min_cluster_size=3", ("clusterer", "min_cluster_share")),
@@ -191,20 +191,20 @@ def test_unknown_key_of_a_choice_is_refused_with_those_that_it_has(algorithm, ch
     ("selected", "kept"),
     [
         ("algorithm=fedavg", [None, 0.5, 0.8]),
-        ("algorithm=fedavg (aggregate own-krum (keep 0.8))", [0.8]),
+        ("algorithm=fedavg (aggregate nearest (quota 0.8))", [0.8]),
     ],
 )
 def test_filter_selects_by_the_name_alone_or_with_its_settings(selected, kept):
-    algorithms = ["fedavg", fedavg({"name": "own-krum", "keep": 0.5}), fedavg(KEEP)]
-    assert read_values(load(algorithms, filters=[selected]), "algorithm.aggregate.keep") == kept
+    algorithms = ["fedavg", fedavg({"name": "nearest", "quota": 0.5}), fedavg(KEEP)]
+    assert read_values(load(algorithms, filters=[selected]), "algorithm.aggregate.quota") == kept
 
 
 def test_value_of_an_axis_with_settings_is_excluded_and_added_alone():
-    axes = {"algorithm.aggregate": ["own-krum", KEEP, {**KEEP, "share": 0.1}]}
+    axes = {"algorithm.aggregate": ["nearest", KEEP, {**KEEP, "share": 0.1}]}
     grid = load("fedavg", axes=axes, exclude=[{"algorithm.aggregate": KEEP}])
     assert read_values(grid, "algorithm.aggregate.share") == [0.2, 0.1]
-    more = load("fedavg", "algorithm.aggregate+={name: own-krum, keep: 0.4}", axes=axes)
-    assert read_values(more, "algorithm.aggregate.keep") == [None, 0.8, 0.8, 0.4]
+    more = load("fedavg", "algorithm.aggregate+={name: nearest, quota: 0.4}", axes=axes)
+    assert read_values(more, "algorithm.aggregate.quota") == [None, 0.8, 0.8, 0.4]
     dirichlet = [{"kind": "dirichlet", "alpha": alpha} for alpha in (0.1, 1.0)]
     split = load("fedavg", split=dirichlet, exclude=[{"split": dirichlet[0], "seed": 0}])
     assert read_values(split, "split.alpha") == [1.0]
@@ -212,12 +212,12 @@ def test_value_of_an_axis_with_settings_is_excluded_and_added_alone():
 
 def test_keys_and_names_that_can_be_chosen_are_listed():
     rows = {key: allowed for key, _, allowed, _ in list_settings(ALGORITHMS["fedavg"].settings)}
-    assert "own-krum (share, keep)" in rows["aggregate"]
+    assert "nearest (share, quota)" in rows["aggregate"]
     assert "fedprox (mu)" in rows["local"]
     assert rows["local"].endswith("null")
-    assert {"algorithm.aggregate", "algorithm.aggregate.keep", "uplink.clip"} <= {*list_axis_keys()}
+    assert {"algorithm.aggregate", "algorithm.aggregate.quota", "uplink.clip"} <= {*list_axis_keys()}
     active.use_plugins()
-    assert "algorithm.aggregate.keep" not in list_axis_keys()
+    assert "algorithm.aggregate.quota" not in list_axis_keys()
 
 
 @pytest.mark.parametrize("uplink", ["no", [1.0]])

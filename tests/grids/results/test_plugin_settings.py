@@ -25,8 +25,8 @@ class Settings(FedOptSettings):
 class Ditto(FedOpt):
     settings: Settings
 
-ALGORITHMS = [AlgorithmEntry(name="my-ditto", title="My Ditto", summary="a test", source="ours", algorithm=Ditto,
-                             settings=Settings())]
+ALGORITHMS = [AlgorithmEntry(name="my-ditto", title="My Ditto", summary="a test", source="ours",
+                             algorithm=Ditto, settings=Settings())]
 """
 GRID = """
 dataset: digits
