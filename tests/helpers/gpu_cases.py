@@ -191,8 +191,10 @@ def run_case(device: str, case: Case) -> dict[str, bytes]:
             }
             results[f"{round_index} {client} loss"] = repr(reply.report.train_loss).encode()
     if not is_encoder:
-        arrays = (case.test_payload or case.payload)(start)
-        adaptation = case.adapts_by and Adaptation(case.adapts_by, case.adapt_steps, arrays)
+        adaptation = None
+        if case.adapts_by is not None:
+            before_test = (case.test_payload or case.payload)(start)
+            adaptation = Adaptation(case.adapts_by, case.adapt_steps, before_test)
         tests = [EvaluateTask(client, 0, adaptation) for client in range(case.clients)]
         reports = worker.evaluate(tests, models, memories)
         results |= {f"{report.client} test": repr(report).encode() for report in reports}
