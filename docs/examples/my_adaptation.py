@@ -7,6 +7,7 @@ from fedgrid import (
     AlgorithmEntry,
     FedOpt,
     FedOptSettings,
+    Layout,
     LocalModel,
     LocalRule,
     LocalSteps,
@@ -39,7 +40,7 @@ class _Falling(LocalSteps):
 class Refined(FedOpt):
     """FedAvg, whose clients refine the model for `fine_tune` steps before they test it."""
 
-    def fine_tuning(self, state: State) -> Adaptation:
+    def fine_tuning(self, state: State, layout: Layout) -> Adaptation:
         """Describe what a client does to the model that it is served, before its test."""
         return Adaptation(FallingRate(), self.settings.fine_tune)
 

@@ -25,14 +25,12 @@ The mixture has BatchNorm statistics of its own, which its own passes measure; t
 Shapes: W entries of a state vector that are parameters, P of the whole.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from fedgrid import (
-    Adaptation,
     AlgorithmEntry,
     FedOpt,
     Finished,
@@ -40,10 +38,7 @@ from fedgrid import (
     LocalModel,
     LocalRule,
     LocalSteps,
-    Order,
     OwnAdaptationSettings,
-    Presence,
-    State,
 )
 
 if TYPE_CHECKING:
@@ -149,17 +144,8 @@ class Apfl(FedOpt):
 
     settings: ApflSettings
 
-    def orders(
-        self, state: State, round_index: int, present: Presence, layout: Layout, rng: np.random.Generator
-    ) -> Sequence[Order]:
-        """Send each sampled client the common model, and the rule."""
-        return [Order(client, (0,), rule=self._build_rule()) for client in present.sampled]
-
-    def fine_tuning(self, state: State) -> Adaptation:
-        """Test each client with its mixture, if it has one."""
-        return Adaptation(self._build_rule())
-
-    def _build_rule(self) -> LocalRule:
+    def rule(self, layout: Layout) -> LocalRule:
+        """Build the rule of all rounds and tests."""
         return MixtureRule(alpha=self.settings.alpha, adaptive=self.settings.adaptive)
 
 

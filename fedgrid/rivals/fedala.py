@@ -25,8 +25,6 @@ at least one image. There is a limit to the passes, which the authors lack.
 Shapes: W entries of a state vector that are parameters, P of the whole, M entries that are mixed.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
@@ -34,7 +32,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from fedgrid import (
-    Adaptation,
     AlgorithmEntry,
     FedOpt,
     Finished,
@@ -42,11 +39,7 @@ from fedgrid import (
     LocalModel,
     LocalRule,
     LocalSteps,
-    Order,
     OwnAdaptationSettings,
-    Presence,
-    Served,
-    State,
 )
 
 if TYPE_CHECKING:
@@ -174,18 +167,7 @@ class FedAla(FedOpt):
 
     settings: FedAlaSettings
 
-    def orders(
-        self, state: State, round_index: int, present: Presence, layout: Layout, rng: np.random.Generator
-    ) -> Sequence[Order]:
-        """Send each sampled client the model and the rule."""
-        rule = self._build_rule()
-        return [Order(client, (0,), rule=rule) for client in present.sampled]
-
-    def served(self, state: State, layout: Layout) -> Served:
-        """Test each client by its mixture."""
-        return replace(super().served(state, layout), adaptation=Adaptation(self._build_rule()))
-
-    def _build_rule(self) -> MixingRule:
+    def rule(self, layout: Layout) -> LocalRule:
         """Build the rule of all rounds and tests."""
         return MixingRule(
             **self.settings.model_dump(include={"tensors", "rate", "share", "batch", "most_passes"})

@@ -17,7 +17,6 @@ Deviations: means are weighted by the run's `weights`, where the paper takes pla
 fine-tune for 5 epochs, once, after the last round; here it is a number of steps, in every tested round.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,10 +29,7 @@ from fedgrid import (
     LocalModel,
     LocalRule,
     LocalSteps,
-    Order,
     OwnRuleSettings,
-    Presence,
-    State,
 )
 
 if TYPE_CHECKING:
@@ -94,13 +90,10 @@ class FedBabu(FedOpt):
             return "training.buffers = local: clients share all that they are tested with; set buffers: mean"
         return conditions.lacks_head() or super().problem(conditions)
 
-    def orders(
-        self, state: State, round_index: int, present: Presence, layout: Layout, rng: np.random.Generator
-    ) -> Sequence[Order]:
-        """Send each sampled client the body and the rule."""
+    def rule(self, layout: Layout) -> LocalRule:
+        """Build the rule of all rounds; fine-tuning is plain."""
         # Personal entries do not travel; all clients have the same, those of the initial model.
-        rule = BodyRule(personal=tuple(layout.ranges(layout.head_layers)))
-        return [Order(client, (0,), rule=rule) for client in present.sampled]
+        return BodyRule(personal=tuple(layout.ranges(layout.head_layers)))
 
 
 ALGORITHMS = [

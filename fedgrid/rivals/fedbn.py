@@ -14,7 +14,6 @@ averaged. A client is tested with the model just averaged and its own layers, af
 are any. Deviation: means are weighted by the run's `weights`, where the paper takes plain means.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -26,10 +25,7 @@ from fedgrid import (
     FedOpt,
     Layout,
     LocalRule,
-    Order,
     OwnRuleSettings,
-    Presence,
-    Served,
     State,
     Updates,
 )
@@ -61,12 +57,9 @@ class FedBn(FedOpt):
 
     settings: OwnRuleSettings
 
-    def orders(
-        self, state: State, round_index: int, present: Presence, layout: Layout, rng: np.random.Generator
-    ) -> Sequence[Order]:
-        """Send each sampled client the model; BatchNorm layers give way to its own."""
-        rule = _build_rule(layout)
-        return [Order(client, (0,), rule=rule) for client in present.sampled]
+    def rule(self, layout: Layout) -> LocalRule:
+        """Build the rule by which BatchNorm layers, weights and statistics, are the client's."""
+        return LocalRule(personal=tuple(layout.ranges(layout.norm_layers)))
 
     def step(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
@@ -78,20 +71,14 @@ class FedBn(FedOpt):
             diagnostics = replace(diagnostics, warnings=(*diagnostics.warnings, warning))
         return state, diagnostics
 
-    def served(self, state: State, layout: Layout) -> Served:
-        """Test each client with its own BatchNorm layers, which fine-tuning starts from too."""
-        served = super().served(state, layout)
+    def fine_tuning(self, state: State, layout: Layout) -> Adaptation | None:
+        """Put each client's own BatchNorm layers in place, which fine-tuning starts from."""
         if not layout.norm_layers:
-            return served
-        return replace(served, adaptation=Adaptation(_build_rule(layout), self.settings.fine_tune))
+            return super().fine_tuning(state, layout)
+        return Adaptation(self.rule(layout), self.settings.fine_tune)
 
     def global_model(self, state: State) -> None:
         """Return none: the server has no BatchNorm layers, so no whole model."""
-
-
-def _build_rule(layout: Layout) -> LocalRule:
-    """Build the rule by which BatchNorm layers, weights and statistics, are the client's."""
-    return LocalRule(personal=tuple(layout.ranges(layout.norm_layers)))
 
 
 ALGORITHMS = [

@@ -24,15 +24,12 @@ sets. There is no last round of head epochs before the test, which the authors' 
 those of every round. All heads start from the common initial model.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from fedgrid import (
-    Adaptation,
     AlgorithmEntry,
     Conditions,
     FedOpt,
@@ -40,10 +37,7 @@ from fedgrid import (
     LocalModel,
     LocalRule,
     LocalSteps,
-    Order,
     OwnAdaptationSettings,
-    Presence,
-    Served,
     State,
 )
 
@@ -149,28 +143,15 @@ class FedRep(FedOpt):
             )
         return super().problem(conditions)
 
-    def orders(
-        self, state: State, round_index: int, present: Presence, layout: Layout, rng: np.random.Generator
-    ) -> Sequence[Order]:
-        """Send each sampled client the body and the rule."""
-        personal, settings = _find_head(layout), self.settings
-        rule = LocalRule(personal=personal)
-        if not settings.together:
-            rule = HeadThenBody(personal=personal, head_epochs=settings.head_epochs)
-        return [Order(client, (0,), rule=rule) for client in present.sampled]
-
-    def served(self, state: State, layout: Layout) -> Served:
-        """Test each client with its own head on the common body."""
-        adaptation = Adaptation(LocalRule(personal=_find_head(layout)))
-        return replace(super().served(state, layout), adaptation=adaptation)
+    def rule(self, layout: Layout) -> LocalRule:
+        """Build the rule by which the head, its buffers too, is the client's."""
+        head = tuple(layout.ranges(layout.head_layers))
+        if self.settings.together:
+            return LocalRule(personal=head)
+        return HeadThenBody(personal=head, head_epochs=self.settings.head_epochs)
 
     def global_model(self, state: State) -> None:
         """Return none: the server has no head, so no whole model."""
-
-
-def _find_head(layout: Layout) -> tuple[tuple[int, int], ...]:
-    """Find the head's entries of the state vector, its buffers too."""
-    return tuple(layout.ranges(layout.head_layers))
 
 
 ALGORITHMS = [

@@ -26,14 +26,11 @@ No pass is made with w_i, so that it takes over the BatchNorm statistics that th
 Shapes: W entries of a state vector that are parameters, P of the whole.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-import numpy as np
 from pydantic import Field, PositiveInt
 
 from fedgrid import (
-    Adaptation,
     AlgorithmEntry,
     FedOpt,
     Finished,
@@ -41,10 +38,7 @@ from fedgrid import (
     LocalModel,
     LocalRule,
     LocalSteps,
-    Order,
     OwnAdaptationSettings,
-    Presence,
-    State,
 )
 
 if TYPE_CHECKING:
@@ -148,24 +142,9 @@ class PFedMe(FedOpt):
 
     settings: PFedMeSettings
 
-    def orders(
-        self, state: State, round_index: int, present: Presence, layout: Layout, rng: np.random.Generator
-    ) -> Sequence[Order]:
-        """Send each sampled client the common model, and the rule."""
-        return [Order(client, (0,), rule=self._build_rule()) for client in present.sampled]
-
-    def fine_tuning(self, state: State) -> Adaptation:
-        """Test each client with its own model, if it has one."""
-        return Adaptation(self._build_rule())
-
-    def _build_rule(self) -> LocalRule:
-        given = self.settings
-        return MoreauRule(
-            pull=given.pull,
-            inner_steps=given.inner_steps,
-            inner_rate=given.inner_rate,
-            tested=given.tested,
-        )
+    def rule(self, layout: Layout) -> LocalRule:
+        """Build the rule of all rounds and tests."""
+        return MoreauRule(**self.settings.model_dump(include={"pull", "inner_steps", "inner_rate", "tested"}))
 
 
 def _build_entry(name: str, title: str, summary: str, settings: PFedMeSettings) -> AlgorithmEntry:

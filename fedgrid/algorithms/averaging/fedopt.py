@@ -35,7 +35,7 @@ from fedgrid.algorithms.contract.local_method import (
     PlainTraining,
     find_aggregate_problem,
 )
-from fedgrid.algorithms.contract.local_rule import PLAIN
+from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
 from fedgrid.algorithms.contract.section import Condition
 from fedgrid.algorithms.updates.source import Layout, Rng, Vector
@@ -135,7 +135,8 @@ class FedOptSettings(Settings):
 class OwnRuleSettings(FedOptSettings):
     """Settings of an averaging algorithm whose clients train by a rule of the algorithm's own.
 
-    The setting `local` is refused, and clients are not trained stacked.
+    The algorithm overrides `FedOpt.rule`. The setting `local` is refused, and clients are not trained
+    stacked.
 
     Raises:
         ValueError: `local` is set, a key is unknown, or a value is impossible.
@@ -166,7 +167,8 @@ class OwnRuleSettings(FedOptSettings):
 class OwnAdaptationSettings(OwnRuleSettings):
     """Settings of an averaging algorithm that defines itself what a client does with its model before a test.
 
-    The settings `local` and `fine_tune` are refused; the algorithm overrides `served`.
+    The settings `local` and `fine_tune` are refused. Unless the algorithm overrides `FedOpt.fine_tuning`, its
+    rule puts the tested model together, without training steps.
 
     Raises:
         ValueError: `local` or `fine_tune` is set, a key is unknown, or a value is impossible.
@@ -307,7 +309,7 @@ class FedOpt(Algorithm):
     def orders(
         self, state: State, round_index: int, present: Presence, layout: Layout, rng: Rng
     ) -> Sequence[Order]:
-        """Send each sampled client its cluster's model, with the rule and the payload of `local`.
+        """Send each sampled client its cluster's model, with the `rule` and the payload of `local`.
 
         Called by the server once a round.
 
@@ -315,16 +317,27 @@ class FedOpt(Algorithm):
             state: the state so far.
             round_index: the round, from 0; not used here.
             present: the clients that were sampled.
-            layout: names and shapes of the tensors in a state vector; not used here.
+            layout: names and shapes of the tensors in a state vector.
             rng: not used here.
         """
-        rule = self.local.rule()
+        rule = self.rule(layout)
         payloads = self.local.payloads(state)
         cluster_of = dict(enumerate(state.labels_K.tolist()))
         return [
             Order(client, (cluster_of[client],), rule=rule, payload=payloads[cluster_of[client]])
             for client in present.sampled
         ]
+
+    def rule(self, layout: Layout) -> LocalRule:
+        """Build the local rule of every order; by default that of `local`.
+
+        Called by `orders` once a round, and by `fine_tuning` where clients adapt by it. An algorithm that
+        overrides it derives its settings from `OwnRuleSettings`, or from `OwnAdaptationSettings`.
+
+        Args:
+            layout: names and shapes of the tensors in a state vector, by which a rule finds its entries.
+        """
+        return self.local.rule()
 
     def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> StepResult:
         """Place latecomers, choose the partition of this round, then average the updates within it.
@@ -359,14 +372,20 @@ class FedOpt(Algorithm):
 
     def served(self, state: State, layout: Layout) -> Served:
         """Test each client with its cluster's model, after `fine_tuning`."""
-        return replace(super().served(state, layout), adaptation=self.fine_tuning(state))
+        return replace(super().served(state, layout), adaptation=self.fine_tuning(state, layout))
 
-    def fine_tuning(self, state: State) -> Adaptation | None:
+    def fine_tuning(self, state: State, layout: Layout) -> Adaptation | None:
         """Choose what each client does with the model that it is served, before a test; None: nothing.
 
         Called by `served`, in each round whose models are tested. By default `fine_tune` steps of the run's
-        optimizer.
+        optimizer; with `OwnAdaptationSettings` the algorithm's `rule`, without steps.
+
+        Args:
+            state: the state after the round.
+            layout: names and shapes of the tensors in a state vector.
         """
+        if isinstance(self.settings, OwnAdaptationSettings):
+            return Adaptation(self.rule(layout))
         return Adaptation(steps=self.settings.fine_tune) if self.settings.fine_tune else None
 
     def global_model(self, state: State) -> Vector | None:

@@ -266,7 +266,8 @@ class Algorithm(ABC):
     - Choose the partition: `FedOpt.recluster`, which sees the updates before they are averaged.
     - Average in another way: `FedOpt.aggregate`, or an `Aggregator`, which any averaging algorithm takes.
     - Start with several models, or keep arrays of your own: `init`.
-    - Send orders to other clients, several models to each, or another training: `orders`.
+    - Train clients by a rule of your own: `FedOpt.rule`.
+    - Send orders to other clients, or several models to each: `orders`.
     - Test clients with other models than their cluster's: `served`; for steps before the test
       `FedOpt.fine_tuning`.
     - Place a client that was held out of the federation by what it sends: `place`.

@@ -32,8 +32,8 @@ class LocalMethod(Section, ABC):
     """A way for clients to train and for the server to average their updates: settings with a `name`.
 
     A plugin lists subclasses in `LOCAL_METHODS`, and a run chooses one by `algorithm.local.name=NAME`. Every
-    algorithm that averages has the setting; algorithms with orders of their own give them
-    `rule=self.local.rule()`. A method needs `rule` only; override `means`, `init`, `payloads` and `learn` if
+    algorithm that averages has the setting; those with orders of their own give them
+    `rule=self.rule(layout)`. A method needs `rule` only; override `means`, `init`, `payloads` and `learn` if
     the server has to do more. A rule that reads features is refused with a model whose entry names no head.
 
     Raises:

@@ -21,7 +21,7 @@ from fedgrid.algorithms.averaging.fedopt import FedOpt, OwnRuleSettings
 from fedgrid.algorithms.contract.base import Fresh, State, StepResult
 from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
-from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
+from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence
 from fedgrid.algorithms.contract.section import FirstRound
 from fedgrid.algorithms.updates.source import Layout, Rng, Vector
 from fedgrid.algorithms.updates.updates import Updates
@@ -117,13 +117,12 @@ class LgFedAvg(FedOpt):
             diagnostics = replace(diagnostics, warnings=(*diagnostics.warnings, warning))
         return state.keep(**{ROUNDS: np.array([round_index + 1])}), diagnostics
 
-    def served(self, state: State, layout: Layout) -> Served:
-        """Test each client with its own lower layers, which fine-tuning starts from too."""
+    def fine_tuning(self, state: State, layout: Layout) -> Adaptation | None:
+        """Put each client's own lower layers in place, which fine-tuning starts from."""
         rule = self._build_rule(state, int(state.arrays[ROUNDS][0]))
-        served = super().served(state, layout)
-        return (
-            served if rule is PLAIN else replace(served, adaptation=Adaptation(rule, self.settings.fine_tune))
-        )
+        if rule is PLAIN:
+            return super().fine_tuning(state, layout)
+        return Adaptation(rule, self.settings.fine_tune)
 
     def global_model(self, state: State) -> Vector | None:
         """Return the model where it is one for all; None once clients have entries of their own."""

@@ -15,8 +15,7 @@ server's images w itself is tested.
 Shapes: W entries of a state vector that are parameters.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from itertools import cycle
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -26,9 +25,9 @@ from fedgrid.algorithms.averaging.fedopt import FedOpt, OwnAdaptationSettings
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRule, LocalSteps
-from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
+from fedgrid.algorithms.contract.orders import Adaptation
 from fedgrid.algorithms.contract.section import Condition
-from fedgrid.algorithms.updates.source import Layout, Rng
+from fedgrid.algorithms.updates.source import Layout
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -197,17 +196,13 @@ class PerFedAvg(FedOpt):
             )
         return super().problem(conditions)
 
-    def orders(
-        self, state: State, round_index: int, present: Presence, layout: Layout, rng: Rng
-    ) -> Sequence[Order]:
-        """Send each sampled client the model and the rule."""
-        rule = MetaRule(**self.settings.model_dump(include={"alpha", "variant", "delta"}))
-        return [Order(client, (int(state.labels_K[client]),), rule=rule) for client in present.sampled]
+    def rule(self, layout: Layout) -> LocalRule:
+        """Build the rule of all rounds."""
+        return MetaRule(**self.settings.model_dump(include={"alpha", "variant", "delta"}))
 
-    def served(self, state: State, layout: Layout) -> Served:
-        """Test each client after its adaptation."""
+    def fine_tuning(self, state: State, layout: Layout) -> Adaptation | None:
+        """Take the inner steps before a test."""
         settings = self.settings
         # Without a step, or of length 0, no adaptation: tests then come from the cache of plain ones.
         adapts = settings.adapt_steps and settings.alpha
-        adaptation = Adaptation(AdaptRule(alpha=settings.alpha), settings.adapt_steps) if adapts else None
-        return replace(super().served(state, layout), adaptation=adaptation)
+        return Adaptation(AdaptRule(alpha=settings.alpha), settings.adapt_steps) if adapts else None

@@ -138,14 +138,14 @@ class FlisHc(FedOpt):
             state: the state so far.
             round_index: the round, from 0; not used.
             present: the clients that have joined, and those that were sampled.
-            layout: names and shapes of the tensors in a state vector; not used here.
+            layout: names and shapes of the tensors in a state vector.
             rng: not used.
         """
         start_K = neighbour_lists.read_starts(state)
         waiting = set(_find_waiting(state).tolist())
         # The clustering compares all clients that have joined, whatever `participation` is.
         receivers = present.sampled if inference.CLASSES in state.arrays else present.joined
-        rule = self.local.rule()
+        rule = self.rule(layout)
         return [
             Order(client, (int(start_K[client]),), infer=client in waiting, rule=rule) for client in receivers
         ]
@@ -157,7 +157,7 @@ class FlisHc(FedOpt):
     def served(self, state: State, layout: Layout) -> Served:
         """Test each client with its cluster's model, or with the mean of its neighbours' models."""
         if self.settings.variant == "neighbours":
-            return Served(state.models, neighbour_lists.read_starts(state), self.fine_tuning(state))
+            return Served(state.models, neighbour_lists.read_starts(state), self.fine_tuning(state, layout))
         return super().served(state, layout)
 
     def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> StepResult:

@@ -147,7 +147,7 @@ class Communities(FedOpt):
         """Send each sampled client its start model, which need not be its community's."""
         # A start may be a mixture that is no community's model, so it is not the label.
         start_K = _read_starts(state)
-        rule = self.local.rule()
+        rule = self.rule(layout)
         return [Order(client, (int(start_K[client]),), rule=rule) for client in present.sampled]
 
     def global_model(self, state: State) -> Vector:

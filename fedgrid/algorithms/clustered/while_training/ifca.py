@@ -127,11 +127,11 @@ class Ifca(SharedLayers):
             state: the state so far.
             round_index: the round, from 0; with `start: deal` the first one deals the models out.
             present: the clients that were sampled.
-            layout: names and shapes of the tensors in a state vector; not used here.
+            layout: names and shapes of the tensors in a state vector.
             rng: draws the orders, and deals.
         """
         count = len(state.models)
-        rule = self.local.rule()
+        rule = self.rule(layout)
         if self.settings.start == "deal" and round_index == 0:
             # A permutation modulo the number of models: numbers of clients differ by one at most.
             dealt = rng.permutation(len(present.sampled)) % count
@@ -208,7 +208,7 @@ class Ifca(SharedLayers):
         return Served(
             state.models,
             state.labels_K,
-            self.fine_tuning(state),
+            self.fine_tuning(state, layout),
             choosing=frozenset(choosing.tolist()),
             choose_on=self.settings.choose_on,
         )
