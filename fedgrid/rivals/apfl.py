@@ -87,24 +87,19 @@ class _MixtureSteps(LocalSteps):
 
     def step(self, local: LocalModel, images: "Tensor", labels: "Tensor") -> "Tensor":
         """Take a step of the common model, then of the own one and of its share; called for each batch."""
-        import torch
-
         logits = local.step(images, labels, self)
-        common_P = local.snapshot()
-        common_W, own_W = (state[: len(local.weights)] for state in (common_P, self._own_P))
-        local.load(self._own_P)
-        local.weights.copy_(common_W.lerp(own_W, self._alpha))
-        # The generators go back to where they were, so that the common model trains as without this step.
-        with torch.random.fork_rng([local.weights.device] if local.weights.is_cuda else []):
-            gradient_W = local.gradient(local.loss(local.logits(images), labels))
+        common_W = local.weights.clone()
         alpha = self._alpha
-        if self._adaptive:
-            slope = (own_W - common_W) @ gradient_W
-            self._alpha = (alpha - local.learning_rate * slope).clamp(0, 1)
-        self._optimizer.descend(own_W, gradient_W.mul_(alpha))
-        local.weights.copy_(own_W)
-        self._own_P = local.snapshot()
-        local.load(common_P)
+        with local.substitute(self._own_P):
+            own_W = local.weights.clone()
+            local.weights.copy_(common_W.lerp(own_W, alpha))
+            gradient_W = local.gradient(local.loss(local.logits(images), labels))
+            if self._adaptive:
+                slope = (own_W - common_W) @ gradient_W
+                self._alpha = (alpha - local.learning_rate * slope).clamp(0, 1)
+            self._optimizer.descend(own_W, gradient_W.mul_(alpha))
+            local.weights.copy_(own_W)
+            self._own_P = local.snapshot()
         return logits
 
     def finish(self, local: LocalModel, num_steps: int) -> Finished:

@@ -77,17 +77,11 @@ class _DittoSteps(LocalSteps):
 
     def step(self, local: LocalModel, images: "Tensor", labels: "Tensor") -> "Tensor":
         """Take a step of the client's own model, then one of the common model; called for each batch."""
-        import torch
-
-        common_P = local.snapshot()
-        local.load(self._own_P)
-        # The generators go back to where they were, so that the common model trains as without this step.
-        with torch.random.fork_rng([local.weights.device] if local.weights.is_cuda else []):
+        with local.substitute(self._own_P):
             gradient_W = local.gradient(local.loss(local.logits(images), labels))
-        gradient_W.add_(local.weights - local.start, alpha=self._pull)
-        self._optimizer.descend(local.weights, gradient_W)
-        self._own_P = local.snapshot()
-        local.load(common_P)
+            gradient_W.add_(local.weights - local.start, alpha=self._pull)
+            self._optimizer.descend(local.weights, gradient_W)
+            self._own_P = local.snapshot()
         return local.step(images, labels, self)
 
     def finish(self, local: LocalModel, num_steps: int) -> Finished:

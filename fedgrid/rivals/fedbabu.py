@@ -19,8 +19,6 @@ fine-tune for 5 epochs, once, after the last round; here it is a number of steps
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from fedgrid import (
     AlgorithmEntry,
     Conditions,
@@ -57,10 +55,7 @@ class _BodySteps(LocalSteps):
     """Keeps the head of one client's model as it is."""
 
     def __init__(self, local: LocalModel) -> None:
-        body_W = np.ones(len(local.weights), np.float32)
-        for start, stop in local.layout.ranges(local.layout.head_layers):
-            body_W[start:stop] = 0
-        self.trains: Tensor = local.tensor(body_W) > 0
+        self.trains = ~local.mask(local.layout.ranges(local.layout.head_layers))
 
     def correct(self, weights: "Tensor", gradient: "Tensor") -> None:
         """Leave the head out of the gradient, and so of its norm."""

@@ -82,7 +82,6 @@ class _MixtureSteps(LocalSteps):
 
     def __init__(self, local: LocalModel) -> None:
         import torch
-        from torch.nn.functional import cross_entropy
 
         models = [local.tensor(model) for model in local.payload[MODELS]]
         self._models = models if local.is_adapting else [local.snapshot(), *models]
@@ -91,15 +90,8 @@ class _MixtureSteps(LocalSteps):
         self._mixture_M = before_M
         if local.is_adapting and MIXTURE in local.memory:
             return
-        losses = []
-        with local.inference():
-            for model in self._models:
-                local.load(model)
-                each = [cross_entropy(local.logits(x), y, reduction="none") for x, y in local.examples()]
-                losses.append(torch.cat(each))
-        self._parts_NM = torch.softmax(before_M.log() - torch.stack(losses, 1), 1)
+        self._parts_NM = torch.softmax(before_M.log() - local.losses(self._models), 1)
         self._mixture_M = self._parts_NM.mean(0)
-        local.load(self._models[0])
 
     def step(self, local: LocalModel, images: "Tensor", labels: "Tensor") -> "Tensor":
         """Take a step of each model on its parts of the batch."""

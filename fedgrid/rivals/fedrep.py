@@ -26,7 +26,6 @@ those of every round. All heads start from the common initial model.
 
 from typing import TYPE_CHECKING, Annotated, Self
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from fedgrid import (
@@ -75,11 +74,8 @@ class _HeadThenBody(LocalSteps):
     """Trains one part of a client's model at a time."""
 
     def __init__(self, head_epochs: int, local: LocalModel) -> None:
-        head_W = np.zeros(len(local.weights), np.float32)
-        for start, stop in local.layout.ranges(local.layout.head_layers):
-            head_W[start:stop] = 1
         self._head_epochs = head_epochs
-        self._head_W = local.tensor(head_W) > 0
+        self._head_W = local.mask(local.layout.ranges(local.layout.head_layers))
 
     def step(self, local: LocalModel, images: "Tensor", labels: "Tensor") -> "Tensor":
         """Take a step of the part whose turn it is, by that part's optimizer."""

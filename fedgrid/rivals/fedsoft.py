@@ -97,23 +97,14 @@ class _SoftSteps(LocalSteps):
 
     def __init__(self, rule: SoftRule, local: LocalModel) -> None:
         import torch
-        from torch.nn.functional import cross_entropy
 
-        first = local.snapshot()
-        centres = [first, *(local.tensor(centre) for centre in local.payload[CENTRES])]
-        losses = []
-        with local.inference():
-            for centre in centres:
-                local.load(centre)
-                each = [cross_entropy(local.logits(x), y, reduction="none") for x, y in local.examples()]
-                losses.append(torch.cat(each))
-        counts_C = torch.stack(losses).argmin(0).bincount(minlength=len(centres))
+        centres = [local.snapshot(), *(local.tensor(centre) for centre in local.payload[CENTRES])]
+        counts_C = local.losses(centres).argmin(1).bincount(minlength=len(centres))
         self._parts_C = (counts_C / counts_C.sum()).clamp(min=rule.least)
         # sum_s u_s (w - c_s) = (sum_s u_s) (w - the mean of c_s by u).
         shares_C = self._parts_C / self._parts_C.sum()
         self._target_W = (shares_C @ torch.stack(centres))[: len(local.weights)]
         self._pull = rule.pull * float(self._parts_C.sum())
-        local.load(first)
 
     def correct(self, weights: "Tensor", gradient: "Tensor") -> None:
         """Add lambda sum_s u_s (w - c_s) to the gradient."""

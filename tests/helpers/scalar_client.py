@@ -1,5 +1,6 @@
 """A client with one weight, w, whose loss is (w - 4)^2 / 2: what a rule's steps give, by hand."""
 
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
@@ -43,6 +44,13 @@ class ScalarClient:
 
     def load(self, state):
         self.weights.copy_(torch.as_tensor(state))
+
+    @contextmanager
+    def substitute(self, state):
+        before = self.snapshot()
+        self.load(state)
+        yield
+        self.load(before)
 
     def logits(self, images):
         return self.weights.clone()

@@ -1,6 +1,5 @@
 """FedEM beside a loop by hand, its q and pi on numbers, and clients that come and go."""
 
-from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -34,8 +33,6 @@ MODELS = [ModelEntry("normed", "BatchNorm and dropout", "ours", build=build)]
 
 def test_parts_and_mixture_of_two_images():
     """Losses (0.2, 1.0) and (0.7, 0.1): q = (0.690, 0.310), (0.354, 0.646), pi = (0.522, 0.478)."""
-    losses_MN = torch.tensor([[0.2, 0.7], [1.0, 0.1]])
-    current = []
     local = SimpleNamespace(
         payload={"models": np.array([[1.0]], np.float32)},
         memory={},
@@ -43,13 +40,7 @@ def test_parts_and_mixture_of_two_images():
         weights=torch.zeros(1),
         tensor=torch.from_numpy,
         snapshot=lambda: torch.zeros(1),
-        load=lambda model: current.append(int(model)),
-        inference=nullcontext,
-        examples=lambda: [(None, torch.zeros(2, dtype=torch.int64))],
-    )
-    # Of two classes, the first has the probability exp(-loss).
-    local.logits = lambda _: torch.stack(
-        [-losses_MN[current[-1]], torch.log(1 - torch.exp(-losses_MN[current[-1]]))], 1
+        losses=lambda models: torch.tensor([[0.2, 1.0], [0.7, 0.1]]),
     )
     steps = MixtureRule().start(local)
     np.testing.assert_allclose(steps._parts_NM, [[0.690, 0.310], [0.354, 0.646]], atol=5e-4)

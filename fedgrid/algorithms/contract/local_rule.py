@@ -119,6 +119,15 @@ class LocalModel(Protocol):
     def vector(self, tensor: Tensor) -> Vector:
         """Convert a tensor like `weights`, (W,), or a snapshot, (P,), to a vector in the layout's order."""
 
+    def mask(self, ranges: Iterable[tuple[int, int]]) -> Tensor:
+        """Mark the parameters in some ranges of the state vector: a bool tensor like `weights`, shape (W,).
+
+        It can be a rule's `LocalSteps.trains`. FedRep and FedBABU mark the head by it.
+
+        Args:
+            ranges: start and stop of each, as of `Layout.ranges`; buffers in them are left out.
+        """
+
     def snapshot(self) -> Tensor:
         """Copy the whole state, buffers too, to a tensor of shape (P,), to compute with and to `load`."""
 
@@ -129,16 +138,39 @@ class LocalModel(Protocol):
         models.
         """
 
+    def substitute(self, state: Tensor | Vector) -> AbstractContextManager[None]:
+        """Put another state in place, as by `load`, in the block of a `with`.
+
+        After it the model has the state of before, and torch's generators are where they were: further
+        training is as without the block, whatever that draws, such as dropout. Ditto and APFL train a
+        client's own model this way.
+
+        Args:
+            state: a snapshot, or a vector in the layout's order, shape (P,).
+        """
+
     def inference(self) -> AbstractContextManager[None]:
         """Put the model in inference mode without gradients, in the block of a `with`.
 
-        BatchNorm and dropout then act as in a test. FedEM measures the losses of all models this way.
+        BatchNorm and dropout then act as in a test.
         """
 
     def examples(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield inputs and labels of everything that the client trains on, in its order and not augmented.
 
         One batch of a test at a time: inputs (N, channels, height, width), labels (N,).
+        """
+
+    def losses(self, states: Iterable[Tensor | Vector]) -> Tensor:
+        """Compute the loss of each of the client's `examples` under several states, in inference mode.
+
+        The model keeps its own state. FedEM and FedSoft weigh models by these losses.
+
+        Args:
+            states: M snapshots, or vectors in the layout's order, shape (P,) each.
+
+        Returns:
+            The standard losses, without a graph, shape (N, M).
         """
 
     def batches(self, share: float = 1.0, batch_size: int | None = None) -> Iterable[tuple[Tensor, Tensor]]:

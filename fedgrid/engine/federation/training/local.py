@@ -226,6 +226,15 @@ class ModelInTraining:
         self._flat.load_snapshot(state) if isinstance(state, Tensor) else self._flat.write_vector(state)
 
     @contextmanager
+    def substitute(self, state: Tensor | Vector) -> Iterator[None]:
+        """Put another state in place for a `with` block; torch's generators are restored too."""
+        before = self.snapshot()
+        self.load(state)
+        with torch.random.fork_rng([self.weights.device] if self.weights.is_cuda else []):
+            yield
+        self.load(before)
+
+    @contextmanager
     def inference(self) -> Iterator[None]:
         """Put the model in inference mode, without gradients, for a `with` block."""
         before = self._flat.module.training
@@ -238,6 +247,18 @@ class ModelInTraining:
         """Yield inputs and labels of all that the client trains on, a test's batch at a time."""
         parts = zip(*(torch.split(tensor, TEST_BATCH) for tensor in self._held), strict=True)
         return ((convert_to_inputs(images), labels) for images, labels in parts)
+
+    def losses(self, states: Iterable[Tensor | Vector]) -> Tensor:
+        """Compute the loss of each example under each state, in inference mode, shape (N, M)."""
+        before = self.snapshot()
+        losses = []
+        with self.inference():
+            for state in states:
+                self.load(state)
+                parts = [task.compute_loss(self.logits(x), y, "none") for x, y in self.examples()]
+                losses.append(torch.cat(parts))
+        self.load(before)
+        return torch.stack(losses, 1)
 
     def batches(self, share: float = 1.0, batch_size: int | None = None) -> Iterable[tuple[Tensor, Tensor]]:
         """Divide a random part of the images, in a row, into batches, which are made as they are read.
@@ -274,6 +295,13 @@ class ModelInTraining:
     def tensor(self, vector: Vector) -> Tensor:
         """Convert a vector in the layout's order to a tensor like `weights`, (W,), or a snapshot, (P,)."""
         return self._flat.scatter_vector(vector)
+
+    def mask(self, ranges: Iterable[tuple[int, int]]) -> Tensor:
+        """Mark the parameters in some ranges of the state vector, bool, shape (W,)."""
+        mask = np.zeros(len(self.weights), np.float32)
+        for start, stop in ranges:
+            mask[start:stop] = 1
+        return self.tensor(mask) > 0
 
     def vector(self, tensor: Tensor) -> Vector:
         """Convert a tensor like `weights`, or a snapshot, to a vector in the layout's order."""

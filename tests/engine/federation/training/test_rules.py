@@ -298,6 +298,57 @@ class TestLocalModel:
         assert sorted(seen) == sorted([*range(8)] * 2)
         assert result.model.tobytes() == convolve(PLAIN, 8, local_epochs=2)[1].model.tobytes()
 
+    def test_mask_marks_parameters_of_the_ranges_alone(self):
+        """The last entry is BatchNorm's counter, which is no parameter."""
+        seen = []
+
+        def start(local):
+            marked = local.mask([(1, 3), (local.layout.size - 1, local.layout.size)])
+            seen.append((marked.dtype, np.flatnonzero(local.vector(marked.float())).tolist()))
+            return LocalSteps()
+
+        convolve(Hooked(make=start))
+        assert seen == [(torch.bool, [1, 2])]
+
+    def test_losses_are_of_each_example_under_each_state(self):
+        """Equal logits: log 2. With biases of (log 3, 0) the class has the probability 3/4."""
+        seen = []
+
+        def start(local):
+            biased = np.array([0, 0, 0, 0, log(3), 0], np.float32)
+            seen.append(local.losses([local.snapshot(), biased]))
+            return LocalSteps()
+
+        result = one_step(Hooked(make=start))
+        assert seen[0].shape == (1, 2)
+        assert seen[0][0].tolist() == pytest.approx([log(2), log(4 / 3)])
+        assert result.model.tolist() == PLAIN_STEP
+
+    def test_substituted_state_leaves_no_trace(self):
+        """Neither of its draws nor of its pass, which BatchNorm counts."""
+        seen = []
+
+        class TrainAnother(LocalSteps):
+            def step(self, local, images, labels):
+                with local.substitute(local.snapshot() + 1):
+                    local.logits(images)
+                    seen.append(local.weights.clone())
+                    torch.rand(1)
+                seen.append(torch.rand(1))
+                return super().step(local, images, labels)
+
+        class Draw(LocalSteps):
+            def step(self, local, images, labels):
+                seen.append(torch.rand(1))
+                return super().step(local, images, labels)
+
+        start, result = convolve(Hooked(make=lambda local: TrainAnother()), max_steps=1)
+        _, plain = convolve(Hooked(make=lambda local: Draw()), max_steps=1)
+        another_W, drawn, expected = seen
+        assert result.model.tobytes() == plain.model.tobytes()
+        assert drawn == expected
+        assert another_W.sum() == pytest.approx(start[: len(another_W)].sum() + len(another_W), rel=1e-5)
+
     def test_gradient_is_of_the_scalar_alone(self):
         """The second logit's: 1 by its first weight and its bias, twice in a row."""
         seen = []
