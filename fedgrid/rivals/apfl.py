@@ -27,7 +27,6 @@ Shapes: W entries of a state vector that are parameters, P of the whole.
 
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import numpy as np
 from pydantic import Field
 
 from fedgrid import (

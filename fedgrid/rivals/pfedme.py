@@ -26,6 +26,7 @@ No pass is made with w_i, so that it takes over the BatchNorm statistics that th
 Shapes: W entries of a state vector that are parameters, P of the whole.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
@@ -147,30 +148,26 @@ class PFedMe(FedOpt):
         return MoreauRule(**self.settings.model_dump(include={"pull", "inner_steps", "inner_rate", "tested"}))
 
 
-def _build_entry(name: str, title: str, summary: str, settings: PFedMeSettings) -> AlgorithmEntry:
-    return AlgorithmEntry(
-        name=name,
-        title=title,
-        summary=summary,
-        source="T. Dinh et al. 2020, arXiv:2006.08848",
-        algorithm=PFedMe,
-        settings=settings,
-        search={
-            "pull": {"low": 1.0, "high": 30.0, "log": True},
-            "inner_rate": {"low": 0.005, "high": 0.05, "log": True},
-        },
-        bibtex=BIBTEX,
-    )
-
-
+PFEDME = AlgorithmEntry(
+    name="pfedme",
+    title="pFedMe",
+    summary="each client's personal model pulls the common one after it",
+    source="T. Dinh et al. 2020, arXiv:2006.08848",
+    algorithm=PFedMe,
+    settings=PFedMeSettings(),
+    search={
+        "pull": {"low": 1.0, "high": 30.0, "log": True},
+        "inner_rate": {"low": 0.005, "high": 0.05, "log": True},
+    },
+    bibtex=BIBTEX,
+)
 ALGORITHMS = [
-    _build_entry(
-        "pfedme", "pFedMe", "each client's personal model pulls the common one after it", PFedMeSettings()
-    ),
-    _build_entry(
-        "pfedme-as-published",
-        "pFedMe as published",
-        "pfedme that tests the local model and not the personal one, as the authors' code does",
-        PFedMeSettings(tested="local"),
+    PFEDME,
+    replace(
+        PFEDME,
+        name="pfedme-as-published",
+        title="pFedMe as published",
+        summary="pfedme that tests the local model and not the personal one, as the authors' code does",
+        settings=PFedMeSettings(tested="local"),
     ),
 ]
