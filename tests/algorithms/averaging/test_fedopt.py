@@ -6,11 +6,18 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from fedgrid.algorithms.averaging.fedopt import MOMENTS, FedOpt, FedOptSettings, OwnAdaptationSettings
+from fedgrid.algorithms.averaging.fedopt import (
+    MOMENTS,
+    FedOpt,
+    FedOptSettings,
+    OwnAdaptationSettings,
+    OwnRuleSettings,
+)
+from fedgrid.algorithms.contract.local_rule import LocalRule
 from fedgrid.algorithms.contract.orders import Adaptation
 from fedgrid.algorithms.contract.split import split
 from fedgrid.algorithms.registry import ALGORITHMS, create_algorithm, drop_derived_defaults
-from tests.helpers.small_cases import build_layout, clients, play, start, step
+from tests.helpers.small_cases import build_layout, build_orders, clients, play, start, step
 
 
 def fedopt(**settings):
@@ -140,6 +147,19 @@ def test_model_that_is_served_is_fine_tuned_if_the_settings_say_so(name):
     before = plain.served(start(plain, 3), build_layout(2)).adaptation
     assert served == (Adaptation(steps=5) if before is None else replace(before, steps=5))
     assert before is None or (name, before.steps) == ("lg-fedavg", 0)
+
+
+def test_own_rule_is_in_all_orders_and_with_own_adaptation_before_tests():
+    class Headed(FedOpt):
+        def rule(self, layout):
+            return LocalRule(personal=((layout.size - 1, layout.size),))
+
+    rule = LocalRule(personal=((1, 2),))
+    for settings, adaptation in ((OwnRuleSettings(), None), (OwnAdaptationSettings(), Adaptation(rule))):
+        algorithm = Headed(settings)
+        state = start(algorithm, 3, (1, 1))
+        assert [order.rule for order in build_orders(algorithm, state, (0, 2)).values()] == [rule] * 2
+        assert algorithm.served(state, build_layout(2)).adaptation == adaptation
 
 
 def test_the_server_learning_rate_scales_the_mean():
