@@ -55,7 +55,7 @@ class _BodySteps(LocalSteps):
     """Keeps the head of one client's model as it is."""
 
     def __init__(self, local: LocalModel) -> None:
-        self.trains = ~local.mask(local.layout.ranges(local.layout.head_layers))
+        self.trains: Tensor = ~local.mask(local.layout.ranges(local.layout.head_layers))
 
     def correct(self, weights: "Tensor", gradient: "Tensor") -> None:
         """Leave the head out of the gradient, and so of its norm."""
