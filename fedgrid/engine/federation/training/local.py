@@ -382,9 +382,6 @@ class OwnOptimizer:
         return self._optimizer.read_memory()
 
 
-FIRST_MOMENT = Moment()
-
-
 @torch.enable_grad()
 def train_client(
     flat: FlatModule,
@@ -399,7 +396,7 @@ def train_client(
     payload: Arrays = NO_ARRAYS,
     reference: Tensor | None = None,
     max_steps: int | None = None,
-    moment: Moment = FIRST_MOMENT,
+    moment: Moment | None = None,
     num_classes: int | None = None,
     test: Callable[[Logits], Counts] | None = None,
 ) -> LocalResult:
@@ -428,6 +425,7 @@ def train_client(
     Raises:
         ConfigError: batches of one image for a model with BatchNorm.
     """
+    moment = moment or Moment()
     size = training.batch_size
     smallest = find_smallest_batch(flat.module, training.batch_size)
     # Children, so that neither augmentation nor dropout changes the order of the images.
