@@ -123,6 +123,12 @@ def test_setting_that_another_choice_lacks_has_no_value_of_it():
         ("own", "algorithm.aggregate.quota=0.8", "algorithm.aggregate", [{**KEEP, "share": 0.3}]),
         ({**MEAN, "local": "fedprox"}, "algorithm.local.mu=0.5,0.6", "algorithm.local.mu", [0.5, 0.6]),
         ("ocfl-kmeans", "algorithm.clusterer.num_clusters=2", "algorithm.clusterer.num_clusters", [2]),
+        (
+            fedavg({"name": "krum", "before": "bucketing"}),
+            "algorithm.aggregate.before.size=2,3",
+            "algorithm.aggregate.before.size",
+            [2, 3],
+        ),
         ("fedavg", "uplink.clip=2.0", "uplink", [[{"clip": 2.0}]]),
         ("fedavg", "uplink.clip=2.0,3.0", "uplink.clip", [2.0, 3.0]),
         ("fedavg", "training.schedule.factor=0.5,0.6", "training.schedule.factor", [0.5, 0.6]),

@@ -18,6 +18,7 @@ from fedgrid.algorithms.clustering.clusterers import CLUSTERERS
 from fedgrid.algorithms.contract.aggregator import AGGREGATORS
 from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
 from fedgrid.algorithms.contract.section import find_default_name
+from fedgrid.algorithms.robust.before import MIXINGS
 from fedgrid.engine.federation.errors import Key
 
 Model: TypeAlias = BaseModel | type[BaseModel]
@@ -26,7 +27,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 def list_registered_classes() -> tuple[type[BaseModel], ...]:
     """List the classes that a setting of an algorithm may choose by name, those of plugins in use too."""
-    return (*CLUSTERERS.values(), *AGGREGATORS.values(), *LOCAL_METHODS.values())
+    return (*CLUSTERERS.values(), *AGGREGATORS.values(), *MIXINGS.values(), *LOCAL_METHODS.values())
 
 
 def list_classes(annotation: Any) -> tuple[type[BaseModel], ...]:
