@@ -1,6 +1,7 @@
 """The analysis `attack`: a job attacks one run; its rows are numbers of a client or a model."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import isclose
 from typing import TYPE_CHECKING, Any
 
@@ -173,6 +174,9 @@ def run_attack(
     from fedgrid.grids.attack.membership import infer_membership
     from fedgrid.grids.attack.reconstruction import MAX_PARAMETERS, reconstruct_images
 
+    # An update of zeros says nothing, as that of FedProto, whose clients send prototypes alone.
+    sent = {client: sent for client, sent in observed.sent.items() if sent.update.any()}
+    observed = replace(observed, sent=sent)
     match settings.kind:
         case "membership":
             return infer_membership(observed), ()

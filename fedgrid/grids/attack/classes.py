@@ -101,7 +101,7 @@ def _predict_classes(module: torch.nn.Module, model: Vector, inputs: torch.Tenso
 
 
 def _guess_by_bias(observed: ObservedRound, client: int) -> int | None:
-    """Find the class whose bias grows most in a client's update; None without an update, or a bias."""
+    """Find the class whose bias grows most in a client's update; None if no update, or no bias, is sent."""
     sent = observed.sent.get(client)
     biases = [
         where
@@ -111,4 +111,6 @@ def _guess_by_bias(observed: ObservedRound, client: int) -> int | None:
     if sent is None or not biases:
         return None
     # The last vector with an entry for each class is the bias of the last layer.
-    return int(sent.update[biases[-1]].argmax())
+    bias_L = sent.update[biases[-1]]
+    # Clients that keep their heads, as in FedRep, send 0 for them, which says nothing.
+    return int(bias_L.argmax()) if bias_L.any() else None

@@ -1,5 +1,7 @@
 """Attacks on small runs of digits: closed forms, and invariants of what can be learnt at all."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -18,10 +20,12 @@ from fedgrid.engine.federation.uplink.ledger import compute_epsilon
 from fedgrid.engine.runtime.run import checkpoint, pretraining
 from fedgrid.engine.runtime.run.replay import ObservedRound, SentUpdate, observe_round
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.attack.analysis import run_attack
 from fedgrid.grids.attack.classes import guess_by_partition, guess_classes, most_common
 from fedgrid.grids.attack.inversion import invert_update
 from fedgrid.grids.attack.membership import compute_auc, infer_membership
 from fedgrid.grids.attack.reconstruction import CodeScale, find_nearest, mean_squared_error
+from fedgrid.grids.attack.settings import AttackSettings
 from tests.helpers.small_runs import NOWHERE, config, play, rows
 
 LABELS = np.array([0, 0, 0, 1, 1, 2])
@@ -160,6 +164,23 @@ class TestClasses:
             counts_L = np.bincount(observed.select_images(row["client"])[0].labels, minlength=10)
             assert counts_L[row["majority"]] == counts_L.max()
             assert row["partition_right"] == (counts_L[row["partition"]] == counts_L.max())
+
+    def test_a_head_that_is_not_sent_gives_no_guess(self, attacked):
+        _, _, observed = attacked
+        client, sent = next(iter(observed.sent.items()))
+        update = sent.update.copy()
+        update[-10:] = 0
+        found = guess_classes(replace(observed, sent={client: replace(sent, update=update)}))
+        assert {row["update"] for row in found} == {None}
+
+
+def test_updates_of_zeros_are_not_attacked(attacked):
+    _, _, observed = attacked
+    zeros = {
+        client: replace(sent, update=np.zeros_like(sent.update)) for client, sent in observed.sent.items()
+    }
+    rows, _ = run_attack(replace(observed, sent=zeros), AttackSettings(kind="membership"), None)
+    assert {row["of"] for row in rows} == {"model"}
 
 
 class TestReconstruction:
