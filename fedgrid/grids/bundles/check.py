@@ -37,6 +37,7 @@ from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results import stored_plugins
 from fedgrid.grids.results.archive_models import is_archived
+from fedgrid.grids.results.axes import find_naming_keys, format_run_name
 from fedgrid.grids.results.grid_folder import GRIDS, RUNS, GridFolder
 from fedgrid.grids.results.outcome import SCORES
 from fedgrid.manifest import CONFIG
@@ -220,7 +221,8 @@ def check_bundle(
 
 def _show_result(result: CheckedBundle, launcher: Launcher) -> None:
     """Show the result, as tables and lines or as JSON."""
-    checked = [(run.name, verdict.outcome, verdict.why) for run, verdict in result.verdicts]
+    keys = find_naming_keys(result.bundle.runs)
+    checked = [(format_run_name(run, keys), verdict.outcome, verdict.why) for run, verdict in result.verdicts]
     if not launcher.options.as_json:
         launcher.console.print(TextTable(("run", "verdict", ""), checked, "Computed again"))
     launcher.print_lines(*result.format_lines())

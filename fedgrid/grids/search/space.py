@@ -199,6 +199,11 @@ def _find_types(key: str, algorithm: str, settings: Mapping[str, Any]) -> set[An
         return _plain_types(Training.model_fields[key.removeprefix(TRAINING)].annotation)
     if key.startswith(TRAINING):
         raise unknown_key_error(key.removeprefix(TRAINING), f"{SEARCH_KEY}.training", TRAINING_KEYS)
+    if key.startswith(SETTING_PREFIX):
+        raise ConfigError(
+            f"{SEARCH_KEY}.{key}: settings of the algorithm stand here without '{SETTING_PREFIX}'; "
+            f"write {key.removeprefix(SETTING_PREFIX)}"
+        )
     path = key.split(".")
     fields: Mapping[str, FieldInfo] = {}
     for depth, name in enumerate(path):

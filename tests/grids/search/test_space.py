@@ -65,6 +65,7 @@ def test_key_of_training_is_a_dimension_too():
         ({}, "search = {}: expected settings of briggs"),
         ({"treshold": [0.1]}, "'treshold' in search; did you mean 'threshold'? allowed: "),
         ({"clusterer.x": [0.1]}, "unknown key 'clusterer' in search"),
+        ({"algorithm.threshold": [0.1]}, "stand here without 'algorithm.'; write threshold"),
         ({"threshold.x": [0.1]}, "search.threshold.x: threshold has no settings"),
         ({"threshold": 0.4}, "search.threshold = 0.4: expected a list of values, or {low: ..., high: ...}"),
         ({"threshold": []}, "search.threshold = []: expected a list"),

@@ -137,7 +137,7 @@ def summarise_records(read: Sequence[JobRecords], missing: int = 0) -> Explained
         read: Records of the jobs.
         missing: Number of jobs without records, none by default.
     """
-    lacking = [f"{missing} runs and distributions are not explained yet."] if missing else []
+    lacking = [f"{missing} runs and distributions have no explanations."] if missing else []
     # A client whose cluster has all clients has no images of others.
     without = [job for job in read if not len(job.table)]
     if without:

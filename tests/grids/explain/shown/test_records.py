@@ -78,7 +78,7 @@ def test_run_with_one_cluster_has_no_others_and_the_report_says_so(tmp_path):
     found = summarise_records([read([], tmp_path, on="others")], missing=2)
     assert found.explained == ()
     assert found.lacking == (
-        "2 runs and distributions are not explained yet.",
+        "2 runs and distributions have no explanations.",
         "No images of others, as all clients are in one cluster: fedavg.",
     )
 
