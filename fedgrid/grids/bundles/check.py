@@ -71,6 +71,12 @@ class CheckedBundle:
         outcomes = {verdict.outcome for _, verdict in self.verdicts}
         return not (outcomes & {"differs", "not confirmed"} or self.scores or self.tables)
 
+    def build_table(self) -> TextTable:
+        """Build the table of the verdicts, with the settings in which runs of one name differ."""
+        keys = find_naming_keys(self.bundle.runs)
+        rows = [(format_run_name(run, keys), verdict.outcome, verdict.why) for run, verdict in self.verdicts]
+        return TextTable(("run", "verdict", ""), rows, "Computed again")
+
     def describe_proof(self) -> list[str]:
         """Describe what the verdicts on some of the runs show of all of them."""
         runs, counts = len(self.bundle.runs), Counter(verdict.outcome for _, verdict in self.verdicts)
@@ -221,10 +227,8 @@ def check_bundle(
 
 def _show_result(result: CheckedBundle, launcher: Launcher) -> None:
     """Show the result, as tables and lines or as JSON."""
-    keys = find_naming_keys(result.bundle.runs)
-    checked = [(format_run_name(run, keys), verdict.outcome, verdict.why) for run, verdict in result.verdicts]
     if not launcher.options.as_json:
-        launcher.console.print(TextTable(("run", "verdict", ""), checked, "Computed again"))
+        launcher.console.print(result.build_table())
     launcher.print_lines(*result.format_lines())
     rows = [{"run": run.name, "run_id": run.run_id, **asdict(verdict)} for run, verdict in result.verdicts]
     launcher.print_event(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from fedgrid.tracking.scoring.scores import score_run
 from tests.helpers.bundles import RUNS, edit_bundle, find_run, forge_table
 from tests.helpers.command_line import Result, fedgrid
 from tests.helpers.manifests import list_files
+from tests.helpers.small_runs import config
 
 Change = Callable[[pa.Table], pa.Table]
 
@@ -179,6 +181,16 @@ def test_what_was_not_compared_is_listed_from_the_files(bundle: Path, tmp_path: 
         f"storage/*/timings.parquet ({RUNS})",
         "storage/grids/mine/plugins.json",
         "storage/grids/mine/preset.yaml",
+    ]
+
+
+def test_verdicts_tell_apart_runs_of_one_name() -> None:
+    runs = [config("fedavg"), config({"name": "fedavg", "aggregate": "median"})]
+    drawn = [(run, Verdict("same bytes")) for run in runs]
+    table = CheckedBundle(SimpleNamespace(runs=runs), drawn, [], [], {}).build_table()
+    assert [row[0].removeprefix(runs[0].name) for row in table.rows] == [
+        " (aggregate mean)",
+        " (aggregate median)",
     ]
 
 
