@@ -61,7 +61,7 @@ BIBTEX = r"""@inproceedings{marfoq2021federated,
   eprint = {2108.10252},
   archiveprefix = {arXiv}
 }"""
-MODELS, CHANGES, MIXTURE = "models", "changes", "mixture"
+OTHERS, CHANGES, MIXTURE = "models", "changes", "mixture"
 """The payload, models of shape (n, P); an output, the changes of all models but the first, one after the
 other; and an output that the client remembers too, pi, float32, shape (M,)."""
 
@@ -83,7 +83,7 @@ class _MixtureSteps(LocalSteps):
     def __init__(self, local: LocalModel) -> None:
         import torch
 
-        models = [local.tensor(model) for model in local.payload[MODELS]]
+        models = [local.tensor(model) for model in local.payload[OTHERS]]
         self._models = models if local.is_adapting else [local.snapshot(), *models]
         even_M = np.full(len(self._models), 1 / len(self._models), np.float32)
         before_M = torch.tensor(local.memory.get(MIXTURE, even_M), device=local.weights.device)
@@ -120,7 +120,7 @@ class _MixtureSteps(LocalSteps):
         if local.is_adapting:
             return Finished()
         local.load(self._models[0])
-        pairs = zip(self._models[1:], local.payload[MODELS], strict=True)
+        pairs = zip(self._models[1:], local.payload[OTHERS], strict=True)
         changes = [local.vector(model) - received for model, received in pairs]
         mixture_M = self._mixture_M.cpu().numpy()
         return Finished(
@@ -139,7 +139,7 @@ class _MixtureSteps(LocalSteps):
 class FedEMSettings(Settings):
     """Number of the models that are mixed."""
 
-    num_models: Annotated[int, Field(ge=1, strict=True)] = 3
+    num_models: Annotated[int, Field(ge=1, le=100, strict=True)] = 3
     """K: the number of models, and so of the distributions that clients mix."""
 
 
@@ -179,7 +179,7 @@ class FedEM(Algorithm):
         self, state: State, round_index: int, present: Presence, layout: Layout, rng: np.random.Generator
     ) -> Sequence[Order]:
         """Send each sampled client the first model, and the others as the payload."""
-        payload = {MODELS: np.stack(state.models)[1:]}
+        payload = {OTHERS: np.stack(state.models)[1:]}
         return [Order(client, (0,), rule=MixtureRule(), payload=payload) for client in present.sampled]
 
     def step(
@@ -203,7 +203,7 @@ class FedEM(Algorithm):
 
     def served(self, state: State, layout: Layout) -> Served:
         """Test each client with its mixture of the models."""
-        adaptation = Adaptation(MixtureRule(), payload={MODELS: np.stack(state.models)})
+        adaptation = Adaptation(MixtureRule(), payload={OTHERS: np.stack(state.models)})
         return Served(state.models, state.labels_K, adaptation)
 
 

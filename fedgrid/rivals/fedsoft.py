@@ -160,7 +160,12 @@ class FedSoft(Algorithm):
         return Traits(trains_plainly=False, by_class=True)
 
     def problem(self, conditions: Conditions) -> str | None:
-        """Refuse more centres than clients."""
+        """Refuse more centres, or more drawn clients, than there are clients."""
+        drawn, clients = self.settings.drawn or 0, conditions.num_clients
+        if drawn > clients:
+            return (
+                f"drawn {drawn} is more than the {clients} clients; set algorithm.drawn to {clients} or fewer"
+            )
         return conditions.too_few_for(self.settings.num_clusters)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:

@@ -125,8 +125,8 @@ RULES = {
         choose_on=None,
         adapts_by=fedem.MixtureRule(),
         adapt_steps=0,
-        payload=lambda start: {fedem.MODELS: start[None] * np.float32(0.9)},
-        test_payload=lambda start: {fedem.MODELS: np.stack([start, start * np.float32(0.9)])},
+        payload=lambda start: {fedem.OTHERS: start[None] * np.float32(0.9)},
+        test_payload=lambda start: {fedem.OTHERS: np.stack([start, start * np.float32(0.9)])},
     ),
     "FedSoft": Case(
         SoftRule(pull=0.1, least=0.1),
