@@ -17,6 +17,7 @@ from typing import Any
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.runtime.clients.placement import Node, Placement, PlacementRequest, plan_placement
+from fedgrid.engine.runtime.integrity.code import PACKAGE, ROOTS, SOURCES, Sources
 from fedgrid.grids.ray_cluster import address_space
 from fedgrid.grids.ray_cluster.local import RAY_SETTINGS, create_private_folder, limit_processes, lock_start
 from fedgrid.grids.ray_cluster.nodes import check_gpus, read_cluster_nodes, read_local_nodes
@@ -79,7 +80,8 @@ def connect_to_ray() -> Iterator[None]:
 
     Raises:
         RunError: if the cluster refuses this user's token, or cannot be started.
-        ConfigError: if it does not answer, or Ray cannot reserve the memory that it needs.
+        ConfigError: if it does not answer, Ray cannot reserve the memory that it needs, or the current folder
+            has other code of fedgrid.
     """
     import ray
 
@@ -90,6 +92,7 @@ def connect_to_ray() -> Iterator[None]:
     # 1. Memory, token and address are checked first: Ray itself would wait for minutes, crash, or create a
     # token that all users of the machine can read.
     address_space.check_limit(address_space.RAY_BYTES)
+    check_current_folder()
     place = find_address()
     protect_token(create=place == LOCAL)
     check_address(place)
@@ -154,6 +157,22 @@ def _start_ray(folder: Path) -> None:
             _system_config=dict(RAY_SETTINGS),
             _temp_dir=str(folder / "ray"),
             **QUIET_OPTIONS,
+        )
+
+
+def check_current_folder() -> None:
+    """Check that Ray's workers, which import from the current folder first, find the code that runs here.
+
+    Raises:
+        ConfigError: the folder has a `fedgrid/` with other code, as a clone of another version has.
+    """
+    other = Path.cwd() / PACKAGE
+    if not (other / "__init__.py").is_file() or other.samefile(SOURCES.folder):
+        return
+    if Sources(other).digest_modules(ROOTS) != SOURCES.digest_modules(ROOTS):
+        raise ConfigError(
+            f"{other} has other code than {SOURCES.folder}, which runs: Ray's workers would import it; start "
+            "in another folder, install that code, or use --in-process (in Python in_process=True)"
         )
 
 

@@ -1,6 +1,7 @@
 """The cluster that a grid runs on: a running one, not one whose address is stale."""
 
 import os
+import shutil
 import socket
 import tempfile
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.runtime.clients.placement import Node, Placement, PlacementRequest
 from fedgrid.engine.runtime.configuration.complete import complete_config
+from fedgrid.engine.runtime.integrity.code import SOURCES
 from fedgrid.grids.ray_cluster import cluster
 from fedgrid.grids.ray_cluster.cluster import (
     check_address,
@@ -114,6 +116,18 @@ def test_auto_is_the_cluster_of_this_machine(address_file, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         address_file.write_text(place := f"127.0.0.1:{server.getsockname()[1]}")
         assert cluster.find_address() == place
+
+
+def test_other_code_in_the_current_folder_is_refused_and_a_copy_is_not(tmp_path, monkeypatch):
+    """Ray's workers import from there before they look where the driver's code is."""
+    monkeypatch.chdir(tmp_path)
+    cluster.check_current_folder()
+    copy = shutil.copytree(SOURCES.folder, tmp_path / "fedgrid", ignore=shutil.ignore_patterns("__pycache__"))
+    cluster.check_current_folder()
+    changed = copy / "engine" / "federation" / "seeds.py"
+    changed.write_text(changed.read_text() + "\nANOTHER_CONSTANT = 1\n")
+    with pytest.raises(ConfigError, match=f"{copy} has other code than {SOURCES.folder}.*--in-process"):
+        cluster.check_current_folder()
 
 
 def test_in_process_looks_for_no_cluster(monkeypatch):

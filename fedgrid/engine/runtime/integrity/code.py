@@ -63,13 +63,13 @@ class Sources:
     """The modules of the package in a folder, each read once."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._modules: dict[str, SourceModule | None] = {}
 
     @cached_property
     def exports(self) -> dict[str, str]:
         """Full name of what `fedgrid` exports -> the full name of the module that defines it."""
-        package = ast.parse((self._folder / "__init__.py").read_text(encoding="utf-8"))
+        package = ast.parse((self.folder / "__init__.py").read_text(encoding="utf-8"))
         [table] = [
             node.value
             for node in package.body
@@ -94,7 +94,7 @@ class Sources:
         digest = sha256()
         # By path, since a folder lists its files in any order.
         for path in sorted(contents):
-            digest.update(f"{path.relative_to(self._folder).as_posix()}\n{contents[path]}\n".encode())
+            digest.update(f"{path.relative_to(self.folder).as_posix()}\n{contents[path]}\n".encode())
         return digest.hexdigest()
 
     def find_closure(self, names: Iterable[str]) -> set[str]:
@@ -120,7 +120,7 @@ class Sources:
         """Find a module of the package by its full name; None for packages, and for other names."""
         if name not in self._modules:
             package, _, below = name.partition(".")
-            path = self._folder.joinpath(*below.split(".")).with_suffix(".py")
+            path = self.folder.joinpath(*below.split(".")).with_suffix(".py")
             ours = package == PACKAGE and below and path.is_file()
             self._modules[name] = SourceModule(path) if ours else None
         return self._modules[name]
