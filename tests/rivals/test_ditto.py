@@ -99,3 +99,10 @@ def test_own_models_have_statistics_of_their_own(tmp_path):
         means = data.train.images.reshape(-1, 64).mean(axis=0) / 255
         np.testing.assert_allclose(buffers[:64], 0.19 * means, atol=1e-6)
         assert buffers[-1] == 2
+
+
+def test_own_models_that_diverge_are_a_warning_of_each_round(tmp_path):
+    run = config({"name": "ditto", "pull": 1e30}, training={"rounds": 3})
+    play(run, tmp_path)
+    last = rows(run, tmp_path, "rounds")[-1]
+    assert (last["excluded"], last["warnings"]) == (0, run.clients)

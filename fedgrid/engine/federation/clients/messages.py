@@ -173,6 +173,8 @@ class TrainReport:
     """Number of steps of the optimizer."""
     bytes_up: int = 0
     """Bytes of what it sent, as the uplink encodes it: the update and the rule's outputs."""
+    has_finite_memory: bool = True
+    """Whether no array that it remembers has NaN or infinities: a model of its own may diverge alone."""
     epoch_seconds: float = 0.0
     """Wall-clock time of an epoch of its training (of all `local_steps`), without tests; for the timings
     only."""

@@ -271,6 +271,9 @@ class ClientWorker:
             images=len(turn.held.labels),
             steps=result.steps,
             bytes_up=sum(array.num_bytes for array in sent.values()) + turn.bytes_of_losses,
+            has_finite_memory=all(
+                bool(np.isfinite(array).all()) for array in result.memory.values() if array.dtype.kind == "f"
+            ),
             epoch_seconds=train_seconds / self._setup.training.local_epochs,
         )
         outputs = {name: array.update for name, array in sent.items() if name != UPDATE} | turn.losses

@@ -82,6 +82,7 @@ def build_round_row(
     """
     bytes_down, bytes_up = _count_traffic(federation, plan, reports)
     excluded = len(_find_excluded(reports))
+    diverged = len(_find_diverged(reports))
     row: dict[str, Any] = {
         "round": plan.round_index + 1,
         "temperature": compute_temperature(updates.cosine_distances_KK) if updates.clients else None,
@@ -91,7 +92,7 @@ def build_round_row(
         "bytes_down": bytes_down,
         "bytes_up": bytes_up,
         "excluded": excluded,
-        "warnings": excluded + len(diagnostics.warnings),
+        "warnings": excluded + diverged + len(diagnostics.warnings),
         "mean_norm": diagnostics.mean_norm,
         "max_norm": diagnostics.max_norm,
         "silhouette": diagnostics.silhouette,
@@ -263,12 +264,21 @@ def build_timing_row(run_id: str, plan: Plan, work: ClientRound, watch: Stopwatc
 def format_warnings(number: int, reports: Sequence[TrainReport], diagnostics: Diagnostics) -> tuple[str, ...]:
     """Format a round's warnings as lines for the log; `number` counts from 1."""
     notes = [f"client {client} left out, its update is NaN or infinite" for client in _find_excluded(reports)]
+    notes += [
+        f"client {client}: what it remembers, such as a model of its own, is NaN or infinite"
+        for client in _find_diverged(reports)
+    ]
     return tuple(f"round {number}: {note}" for note in (*notes, *diagnostics.warnings))
 
 
 def _find_excluded(reports: Sequence[TrainReport]) -> list[int]:
     """List the clients whose update is unusable."""
     return [report.client for report in reports if not report.usable]
+
+
+def _find_diverged(reports: Sequence[TrainReport]) -> list[int]:
+    """List the clients whose update is usable, but not what they remember."""
+    return [report.client for report in reports if report.usable and not report.has_finite_memory]
 
 
 def _name_parts(federation: Federation, plan: Plan, reports: Sequence[TrainReport]) -> dict[int, str]:

@@ -25,6 +25,7 @@ NUMBERS: Mapping[str, Any] = {
     "images": np.int64,
     "steps": np.int64,
     "bytes_up": np.int64,
+    "has_finite_memory": np.bool_,
 }
 """Fields of a report that are stored as they are, with their types."""
 
