@@ -263,15 +263,15 @@ def test_fedala_mixes_only_the_last_weights():
 
 def test_fedala_first_passes_stop_once_the_last_ten_losses_agree():
     """0.3 and 0 in turn deviate by 0.15 around their mean, 0.1 and 0 by 0.05."""
-    assert not fedala.is_settled([1.0] * 10)
-    assert fedala.is_settled([9.0] + [0.0, 0.1] * 5)
-    assert not fedala.is_settled([0.0] + [0.0, 0.3] * 5)
+    assert not fedala.has_small_spread([1.0] * 10)
+    assert fedala.has_small_spread([9.0] + [0.0, 0.1] * 5)
+    assert not fedala.has_small_spread([0.0] + [0.0, 0.3] * 5)
 
 
 def test_fedala_stops_by_the_loss_of_the_last_images(monkeypatch):
     """Slices of 5 of 6 images: the last one is the sixth image alone."""
     losses = []
-    monkeypatch.setattr(fedala, "is_settled", lambda recorded: losses.extend(recorded))
+    monkeypatch.setattr(fedala, "has_small_spread", lambda recorded: losses.extend(recorded))
     problem = Problem({**fedala.SETTINGS, "rate": 0.0})
     w, client = steps.read_start(problem), problem.clients[0]
     fedala.learn_mixing(problem, 0, w, w, torch.ones(len(w)), most_passes=2)

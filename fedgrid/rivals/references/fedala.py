@@ -46,7 +46,7 @@ def step_mixing(a: Tensor, gradient: Tensor, own: Tensor, w: Tensor, rate: float
     return (a - rate * (gradient * (w - own))[lower:]).clamp(0, 1)
 
 
-def is_settled(losses: list[float]) -> bool:
+def has_small_spread(losses: list[float]) -> bool:
     """Check whether more than 10 losses are recorded and the last 10 deviate by less than 0.1."""
     return len(losses) > 10 and float(torch.tensor(losses[-10:]).std(correction=0)) < 0.1
 
@@ -54,7 +54,7 @@ def is_settled(losses: list[float]) -> bool:
 def learn_mixing(problem: Any, i: int, own: Tensor, w: Tensor, a: Tensor, most_passes: int) -> Tensor:
     """Learn client i's A in at most so many passes over its images."""
     losses: list[float] = []
-    while len(losses) < most_passes and not is_settled(losses):
+    while len(losses) < most_passes and not has_small_spread(losses):
         for batch in torch.split(torch.arange(len(problem.clients[i].y)), problem.settings["batch"]):
             mixed = mix_models(own, w, a)
             gradient = steps.compute_gradient(problem, mixed, i, batch)
