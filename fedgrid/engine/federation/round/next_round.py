@@ -172,7 +172,8 @@ def _collect_updates(
         raise FinalError(
             f"clients {numbers}, round {plan.round_index + 1}: every update is NaN or infinite, so there is "
             f"nothing to aggregate; the state of round {plan.round_index} is kept. "
-            "Lower training.learning_rate (or algorithm.server_learning_rate)"
+            "Lower training.learning_rate, or what else of the algorithm makes steps long, such as "
+            "server_learning_rate or pull"
         )
     images = {report.client: report.images for report in usable}
     steps = {report.client: report.steps for report in usable}
