@@ -27,7 +27,6 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, Outcome
 from fedgrid.tracking.verdicts.tables import (
-    FAMILIES_OF_A_KIND,
     build_false_split_table,
     describe_diverged,
     describe_names,
@@ -84,7 +83,7 @@ def run_arena(arena: Arena, stored: StoredResults, launcher: Launcher, advance: 
             *_collect_notes(arena, stored, outcomes, len(stored_outcomes), len(entries)),
         ]
         folder = GridFolder(launcher.storage, arena.name)
-        _write_files(folder, outcomes, tuning, verdicts, notes, arena.budget)
+        _write_files(folder, outcomes, tuning, verdicts, notes, arena)
         _show_verdicts(verdicts, notes, arena.budget, folder, launcher)
     return result
 
@@ -126,7 +125,7 @@ def _collect_notes(
 ) -> list[str]:
     """Collect the notes below the verdicts: what is left out, stored, missing or diverged."""
     lost = stored.explain_losses(arena.dataset_in_files, arena.judged_seeds, arena.trials)
-    notes = [*arena.exclusion_notes, *lost, FAMILIES_OF_A_KIND]
+    notes = [*arena.exclusion_notes, *lost]
     if num_stored:
         made = {tuple(sorted(outcome.made_with.items())) for outcome in stored.outcomes.values()}
         by = " or ".join(
@@ -177,7 +176,7 @@ def _write_files(
     tuned: Sequence[TunedMethod],
     verdicts: Sequence[Verdict],
     notes: Sequence[str],
-    budget: int,
+    arena: Arena,
 ) -> None:
     """Write all files; figures only if the outcomes have changed.
 
@@ -187,7 +186,7 @@ def _write_files(
         tuned: Settings of all methods.
         verdicts: Verdicts on the subjects.
         notes: Notes below them.
-        budget: Steps of fine-tuning.
+        arena: The arena.
 
     Raises:
         RunError: They cannot be written.
@@ -196,7 +195,7 @@ def _write_files(
     from fedgrid.tracking.verdicts.page import build_sections, format_latex, format_section, list_figures
 
     texts = format_files(outcomes, tuned)
-    sections = build_sections(outcomes, budget)
+    sections = build_sections(outcomes, arena.budget, arena.subjects)
     plates = tuple(list_figures(sections))
     # Drawing takes most of the time of a repeated command. The outcomes are written after the figures, so
     # that a crash in between draws them again.
@@ -205,8 +204,8 @@ def _write_files(
     for name, text in texts.items():
         folder.write_file(name, text)
     below = "\n".join(format_section(section, f"{FIGURES}/{{}}.svg") for section in sections)
-    folder.write_file(TABLES, format_latex(build_verdict_tables(verdicts, budget), sections))
-    folder.write_file(VERDICT, format_verdict_page(verdicts, budget, notes, below))
+    folder.write_file(TABLES, format_latex(build_verdict_tables(verdicts, arena.budget), sections))
+    folder.write_file(VERDICT, format_verdict_page(verdicts, arena.budget, notes, below))
 
 
 def _is_drawn(folder: GridFolder, outcomes: str, plates: Sequence[CaptionedFigure]) -> bool:

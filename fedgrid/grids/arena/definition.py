@@ -39,6 +39,7 @@ from fedgrid.grids.presets.axes import Change
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.presets.nested_values import merge_mappings, nest_keys
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, ArenaRow, Protocol, Settings
+from fedgrid.tracking.verdicts.verdict import OWN_METHOD
 
 Params = Mapping[str, Any]
 """Settings of an algorithm, by their keys with dots."""
@@ -54,8 +55,6 @@ NULL_SEEDS = "5000..5009"
 TUNING_SEED = "900"
 TESTS = 4
 """Number of rounds with a test, evenly spread; a test of fine-tuned clients costs as much as seven rounds."""
-OWN_METHOD = "evident-groups"
-"""fedgrid's own method, which the verdict is about unless the user has one."""
 ALWAYS = ("fedavg", "solo", "oracle")
 """Methods that always take part: one model for all (fine-tuned: FedAvg-FT), each client alone, and FedAvg in
 each hidden group."""

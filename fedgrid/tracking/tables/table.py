@@ -269,8 +269,9 @@ def letter_notes(table: Table) -> Table:
 
 def format_fixed(value: float, digits: int) -> str:
     """Format a number with this many decimals, halves rounded away from zero (0.345 is 0.35), never -0.00."""
-    # From the shortest decimal text, as the papers round: in binary 0.345 is a bit less than it looks.
-    rounded = Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
+    # From a decimal text, as the papers round: in binary 0.345 is a bit less than it looks, and a mean of
+    # decimals, such as 0.34499999999999997, may be a few of the last bits off the half that it is.
+    rounded = Decimal(repr(round(float(value), 12))).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
     return str(abs(rounded) if rounded.is_zero() else rounded)
 
 

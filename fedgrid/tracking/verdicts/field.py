@@ -1,12 +1,14 @@
 """The two questions of an arena, and all methods in one of them, over the families that every competitor has.
 
-A block is a family of a data set: its seeds, over which scores are averaged, share the kind of split, and
-methods that differ with one of them differ with the next. Methods are ranked and tested within a class: those
-that get the number of groups, and those that do not. Methods of the other class, references, and methods
-without a result of a whole data set are shown without a rank.
-Source of the tests: `tracking.scoring.statistics`, where a scenario is what a block is here.
+A block is a family of a data set, over whose seeds scores are averaged. Families that are variants of one
+kind of clients are alike: methods that differ in one of them differ in the next. So ranks and means, which
+describe, are over families, and tests over kinds, each the mean of its families. Methods are ranked within a
+class: those that get the number of groups, and those that do not. Methods of the other class, references, and
+methods without a result of a whole data set are shown without a rank.
+Source of the ranks: `tracking.scoring.statistics`, where a scenario is what a block is here.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +29,11 @@ BNC, FINE_TUNED = "fedavg", "FedAvg-FT"
 """One model for all, what clustering has to beat; and the same after fine-tuning."""
 SOLO = "solo"
 """Each client alone."""
+VARIED_KINDS = (
+    *("disjoint", "rotated", "overlapping", "swapped", "two-levels"),
+    *("iid", "dirichlet", "one-odd-client"),
+)
+"""Beginnings of the names of families that are variants of one kind; another family is a kind of its own."""
 OutcomeNumber = Callable[[Outcome], float]
 """Function that reads a number of an outcome; NaN where there is none."""
 
@@ -85,9 +92,29 @@ class Field:
         """The names of `blocks`."""
         return label_blocks(self.blocks)
 
+    @property
+    def kinds(self) -> list[Block]:
+        """Data set and name of the kinds of `blocks`, in the order of `average_kinds`."""
+        return [*group_by(self.blocks, find_kind)]
+
     def stack_scores(self, method: str) -> Array:
-        """Stack a competitor's scores in the order of `blocks`, shape (N,)."""
+        """Stack a competitor's scores in the order of `blocks`, shape (blocks,)."""
         return np.array([self.scores[method][block] for block in self.blocks])
+
+    def average_kinds(self, method: str) -> Array:
+        """Average a competitor's scores within each of `kinds`, shape (kinds,).
+
+        A family with drift is the one without until its clients move: the two count as one.
+        """
+        own = self.scores[method]
+        return np.array(
+            [
+                np.mean(
+                    [np.mean([own[block] for block in run]) for run in group_by(kind, _find_start).values()]
+                )
+                for kind in group_by(self.blocks, find_kind).values()
+            ]
+        )
 
     @property
     def scope(self) -> str:
@@ -95,7 +122,9 @@ class Field:
         least, most = self.comparison.seeds
         seeds = f"{most}" if least == most else f"{least} to {most}"
         families = "family" if len(self.blocks) == 1 else "families"
-        return f"{len(self.blocks)} {families} (each the mean of {seeds} seed{'s' * (most > 1)})"
+        kinds = f"{len(self.kinds)} kind{'s' * (len(self.kinds) > 1)}"
+        means = f"each family the mean of {seeds} seed{'s' * (most > 1)}"
+        return f"{len(self.blocks)} {families} of {kinds} ({means})"
 
     def format_label(self, method: str) -> str:
         """Format a method with the number of its families, if it lacks some."""
@@ -211,6 +240,18 @@ def label_blocks(blocks: Iterable[Block]) -> dict[Block, str]:
     blocks = tuple(blocks)
     counts = Counter(family for _, family in set(blocks))
     return {block: f"{block[1]} ({block[0]})" if counts[block[1]] > 1 else block[1] for block in blocks}
+
+
+def find_kind(block: Block) -> Block:
+    """Find the data set and the kind of clients that a family is a variant of."""
+    dataset, family = block
+    return dataset, next((kind for kind in VARIED_KINDS if family.startswith(kind)), family)
+
+
+def _find_start(block: Block) -> Block:
+    """Find the family without drift that a family begins as; itself if it has none."""
+    dataset, family = block
+    return dataset, re.sub("-drift$", "-equal", family)
 
 
 def rank_without_datasets(field: Field) -> dict[str, dict[str, float]]:

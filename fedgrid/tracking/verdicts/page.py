@@ -36,7 +36,7 @@ from fedgrid.tracking.verdicts.figures import (
     draw_tiles,
 )
 from fedgrid.tracking.verdicts.outcomes import KNOWLEDGE_LEVELS, PROTOCOLS, Outcome, Protocol
-from fedgrid.tracking.verdicts.verdict import CLASSES
+from fedgrid.tracking.verdicts.verdict import CLASSES, OWN_METHOD
 
 DATASETS = "data-sets"
 """Name of the section with the ranks without each data set."""
@@ -72,10 +72,15 @@ def list_figures(sections: Sequence[PageSection]) -> Iterator[CaptionedFigure]:
     return (item for section in sections for item in section.items if isinstance(item, CaptionedFigure))
 
 
-def build_sections(outcomes: Iterable[Outcome], budget: int) -> tuple[PageSection, ...]:
+def build_sections(
+    outcomes: Iterable[Outcome], budget: int, subjects: Sequence[str] = (OWN_METHOD,)
+) -> tuple[PageSection, ...]:
     """Build the sections of these outcomes; a question that two methods of a class do not share has none.
 
-    `budget` is the number of fine-tuning steps of the protocol `fine-tuned`.
+    Args:
+        outcomes: all results of the arena.
+        budget: number of fine-tuning steps of the protocol `fine-tuned`.
+        subjects: methods whose planned comparisons are tested (default: fedgrid's own).
     """
     outcomes = tuple(outcomes)
     clustering = _build_fields(outcomes, CLUSTERING, PROTOCOLS[0])
@@ -87,12 +92,16 @@ def build_sections(outcomes: Iterable[Outcome], budget: int) -> tuple[PageSectio
     sections = []
     if clustering:
         sections.append(
-            _build_question_section(clustering, "clustering", "Clustering: are the hidden groups found?")
+            _build_question_section(
+                clustering, "clustering", "Clustering: are the hidden groups found?", subjects
+            )
         )
     for words, fields in serving.items():
         # The columns are explained once, in the first section on serving.
         name, explained = f"serving-{fields[0].protocol}", words != next(iter(serving))
-        sections.append(_build_question_section(fields, name, f"Serving: {words}", explained=explained))
+        sections.append(
+            _build_question_section(fields, name, f"Serving: {words}", subjects, explained=explained)
+        )
     if serving:
         sections.append(_build_cost_section(serving))
     headings = {"clustering": clustering, **serving}
@@ -114,7 +123,7 @@ def _build_fields(outcomes: Sequence[Outcome], question: Question, protocol: Pro
 
 
 def _build_question_section(
-    fields: Sequence[Field], name: str, title: str, *, explained: bool = False
+    fields: Sequence[Field], name: str, title: str, subjects: Sequence[str], *, explained: bool = False
 ) -> PageSection:
     """Build a section: the table of all methods, the ranks of the first class, the map of failures.
 
@@ -122,14 +131,16 @@ def _build_question_section(
         fields: of the classes; the first one gives ranks and the map's order.
         name: of the section and its files.
         title: of the section.
+        subjects: methods whose planned comparisons are tested.
         explained: another section has explained the columns (default False).
     """
     first = fields[0]
-    table = tables.build_methods_table(fields, name, "All methods", explained=explained)
+    table = tables.build_methods_table(fields, name, "All methods", subjects, explained=explained)
     ranks = replace(
-        build_rank_diagram(name, first.comparison),
+        # No bars: only planned comparisons are tested.
+        build_rank_diagram(name, replace(first.comparison, cliques=())),
         title=f"Mean ranks by {'ARI' if first.question is CLUSTERING else 'accuracy'}",
-        caption=f"Methods {CLASSES[first.knowledge]}; a bar joins those that are not shown to differ.",
+        caption=f"Methods {CLASSES[first.knowledge]}; a description, not a test.",
     )
     words, legend = (
         ("Mean ARI; without groups, runs with several clusters", GROUPS)

@@ -7,6 +7,7 @@ from operator import attrgetter
 
 from fedgrid.tracking.names import names_line
 from fedgrid.tracking.scoring.paired_tests import LEVEL
+from fedgrid.tracking.tables.significance import format_p
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, embolden_columns, format_fixed
 from fedgrid.tracking.verdicts.families import BUDGETS, compute_accuracy_within_budget, compute_harm
 from fedgrid.tracking.verdicts.field import (
@@ -20,13 +21,10 @@ from fedgrid.tracking.verdicts.field import (
     rank_without_datasets,
 )
 from fedgrid.tracking.verdicts.outcomes import Outcome, Protocol
-from fedgrid.tracking.verdicts.power import count_blocks_needed
-from fedgrid.tracking.verdicts.verdict import CLASSES, ShownPair, find_shown_pairs
+from fedgrid.tracking.verdicts.verdict import CLASSES, OWN_METHOD, TestedPair, run_planned_tests
 
 MAX_NAMED = 6
-"""Largest number of rivals or families that a sentence names."""
-MAX_FAMILIES = 3
-"""Largest number of families that the caption of all methods names."""
+"""Largest number of rivals or kinds that a sentence names."""
 RANK_PLACEHOLDERS = {"": "not given", "number": "given k", "groups": "given groups"}
 """Text in place of the rank of methods of another class."""
 
@@ -48,59 +46,65 @@ def describe_diverged(outcomes: Iterable[Outcome]) -> str:
     return f"Runs that diverged, and count with accuracy 0: {named}." if named else ""
 
 
-def build_methods_table(fields: Sequence[Field], name: str, title: str, *, explained: bool = False) -> Table:
+def build_methods_table(
+    fields: Sequence[Field], name: str, title: str, subjects: Sequence[str], *, explained: bool = False
+) -> Table:
     """Build the table of a question: a section for each class, by mean rank, then methods without a rank.
 
     Args:
         fields: of the classes.
+        subjects: methods whose planned comparisons are tested.
         name: of the table's files.
         title: of the table.
         explained: another table on the page explains the columns (default False).
     """
     first = fields[0]
-    # FedAvg competes in serving alone: it never has two clusters.
-    tests = ("better than", "worse than", *([f"against {BNC}"] if BNC in first.ranks else []))
-    rows: list[Row] = []
-    decisive: list[str] = []
-    sentences = [*map(_describe_impossible, fields), f"Means over {first.scope}."]
+    tests = _run_tests(fields, subjects)
+    sentences = [f"Means over {first.scope}."]
     if not explained:
-        sentences += [_OWN[first.question.name], _COUNTS, _HELD_OUT if _has_held_out(first) else ""]
-    for field in fields:
-        shown, changes = find_shown_pairs(field)
-        rows += [
-            Row(
-                method,
-                (
-                    *build_score_cells(field, method),
-                    *_build_own_cells(field, method),
-                    *_build_count_cells(method, shown, tests),
-                ),
-                CLASSES[field.knowledge],
-            )
-            for method in field.ranks
-        ]
-        if most := changes.most_common(MAX_FAMILIES):
-            named = ", ".join(f"{family} ({count})" for family, count in most)
-            decisive.append(f"{named} among methods {CLASSES[field.knowledge]}")
-    if decisive:
-        changed = "; ".join(decisive)
-        sentences.append(f"Left out, these families change most verdicts on pairs: {changed}.")
-    competing = {row.name for row in rows}
+        sentences += [_OWN[first.question.name], _HELD_OUT if _has_held_out(first) else "", _TESTS]
+    sentences += [
+        f"{len(pairs) // 2} comparisons are planned with {subject}." for subject, pairs in tests.items()
+    ]
+    anchors = [
+        (anchor, pairs)
+        for subject, pairs in tests.items()
+        for anchor in (subject, *([BNC] if subject == OWN_METHOD and (subject, BNC) in pairs else []))
+    ]
+    rows = [
+        Row(
+            # Means over other families than those of the first class do not compare with its.
+            method if field.blocks == first.blocks else f"{method} ({len(field.blocks)} families)",
+            (
+                *build_score_cells(field, method),
+                *_build_own_cells(field, method),
+                *(_build_test_cell(pairs.get((method, anchor))) for anchor, pairs in anchors),
+            ),
+            CLASSES[field.knowledge],
+        )
+        for field in fields
+        for method in field.ranks
+    ]
+    competing = {method for field in fields for method in field.ranks}
     rows += [
         Row(
             first.format_label(method),
             (
                 *build_score_cells(first, method),
                 *_build_own_cells(first, method),
-                *(Cell(NONE) for _ in tests),
+                *(Cell(NONE) for _ in anchors),
             ),
-            "no rank",
+            _find_unranked_section(first, method),
             is_reference=True,
         )
         for method in first.outcomes
         if method not in competing
     ]
-    columns = (*build_score_columns(first), *_build_own_columns(first), *map(Column, tests))
+    columns = (
+        *build_score_columns(first),
+        *_build_own_columns(first),
+        *(Column(f"against {anchor}") for anchor, _ in anchors),
+    )
     return Table(
         name,
         title,
@@ -111,27 +115,35 @@ def build_methods_table(fields: Sequence[Field], name: str, title: str, *, expla
     )
 
 
-def _describe_impossible(field: Field) -> str:
-    """Format a sentence if there are too few families for any verdict; empty otherwise."""
-    pairs = len(field.ranks) * (len(field.ranks) - 1) // 2
-    needed = count_blocks_needed(pairs)
-    if len(field.blocks) >= needed:
-        return ""
-    return (
-        f"Nothing can be shown of the {len(field.ranks)} methods {CLASSES[field.knowledge]}: the test needs "
-        f"{needed} families in which two differ, of {len(field.blocks)}."
-    )
+def _find_unranked_section(field: Field, method: str) -> str:
+    """Find the section of a method without a rank."""
+    if field.is_reference(method):
+        return "references"
+    return "no rank" if field.format_label(method) == method else "no rank: fewer families"
 
 
-FAMILIES_OF_A_KIND = (
-    "The tests take families as independent, which variants of one kind of clients are not: they show "
-    "differences too easily"
-)
-"""A limit of every verdict, as a note."""
-_COUNTS = (
-    "Better than, worse than: how many methods of its class it is shown to differ from; in brackets, "
-    "how many of these verdicts stay whichever family is left out. –: not shown, or not tested. "
-    f"{FAMILIES_OF_A_KIND}."
+def _run_tests(
+    fields: Sequence[Field], subjects: Sequence[str]
+) -> dict[str, dict[tuple[str, str], TestedPair]]:
+    """Run the planned tests of each subject that competes in one of the fields."""
+    return {
+        subject: pairs
+        for field in fields
+        for subject in subjects
+        if (pairs := run_planned_tests(field, subject))
+    }
+
+
+def _build_test_cell(tested: TestedPair | None) -> Cell:
+    """Build the cell of a planned test: its verdict, and p in brackets."""
+    if tested is None:
+        return Cell(NONE)
+    return Cell(f"{tested.verdict} ({format_p(tested.p)})", tested.p)
+
+
+_TESTS = (
+    "Against a method: the verdict of the exact sign-flip test over kinds of clients, with p after Holm's "
+    "correction for the planned comparisons. Nothing else is tested; ranks and means describe."
 )
 _HELD_OUT = "Held-out clients: mean accuracy of clients that never train, in the families that have some."
 _SPLITS = (
@@ -244,20 +256,6 @@ def _build_harm_cell(field: Field, method: str, baseline: str) -> Cell:
         f" ({label_blocks(shares)[worst]} {format_fixed(100 * shares[worst], 0)})" if shares[worst] else ""
     )
     return Cell(f"{format_fixed(100 * mean, 0)}{at_worst}", mean)
-
-
-def _build_count_cells(method: str, shown: Sequence[ShownPair], columns: Sequence[str]) -> list[Cell]:
-    """Build the cells of the numbers of methods that one is better and worse than.
-
-    With a third column there is also the comparison with BNC.
-    """
-    # With the number of verdicts that no single family decides, which is what a reader can rely on.
-    better = {pair.loser: pair.stays for pair in shown if pair.winner == method}
-    worse = {pair.winner: pair.stays for pair in shown if pair.loser == method}
-    texts = [f"{len(others)} ({sum(others.values())})" if others else "0" for others in (better, worse)]
-    against = "better" if BNC in better else "worse" if BNC in worse else NONE
-    # The third column is there only if FedAvg competes.
-    return [*map(Cell, texts), Cell(against)][: len(columns)]
 
 
 def build_cost_table(serving: Mapping[str, Sequence[Field]]) -> Table:

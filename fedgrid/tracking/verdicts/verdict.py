@@ -1,32 +1,31 @@
 """The verdict on a method: its paired differences from each rival, their test, and what it could have shown.
 
-Source of the test: `tracking.scoring.paired_tests`; Holm 1979. Shapes: N blocks, P pairs.
+Comparisons are planned: they follow from the method alone, not from results. Source of the test: `power`;
+Holm 1979. Shapes: N kinds, P pairs.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from math import isinf
 from typing import NamedTuple
 
 import numpy as np
 
-from fedgrid.tracking.scoring.paired_tests import apply_holm, compute_effect_and_p
+from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.verdicts.field import (
+    BNC,
     CLUSTERING,
     Field,
     Question,
     build_field,
     find_clustering_methods,
 )
-from fedgrid.tracking.verdicts.outcomes import Block, GroupKnowledge, Outcome, Protocol
+from fedgrid.tracking.verdicts.outcomes import GroupKnowledge, Outcome, Protocol
 from fedgrid.tracking.verdicts.power import (
     VerdictWord,
     bootstrap_mean_interval,
     find_least_shown_difference,
     judge_pairs,
-    judge_without_each_block,
 )
 
 CLASSES: Mapping[GroupKnowledge, str] = {
@@ -36,26 +35,26 @@ CLASSES: Mapping[GroupKnowledge, str] = {
 }
 
 
+OWN_METHOD = "evident-groups"
+"""fedgrid's own method, which the verdict is about unless the user has one."""
+
+
 @dataclass(frozen=True)
 class RivalComparison:
-    """Comparison of a method with one rival."""
+    """Planned comparison of a method with one rival; means are over kinds."""
 
     rival: str
     difference: float
-    """Mean over blocks: the method's score minus the rival's."""
+    """Mean over kinds: the method's score minus the rival's."""
     interval: tuple[float, float]
     """Interval of the mean difference, by `bootstrap_mean_interval`."""
-    effect: float
-    """Rank-biserial, as in `SignedRanks`."""
     p: float
-    """p of the signed-rank test, after Holm's correction for all rivals."""
+    """p of the sign-flip test, after Holm's correction for all planned comparisons."""
     least: float
     """The mean difference that this comparison shows with probability `POWER`; infinite if it cannot show
     any."""
     verdict: VerdictWord
     """Better or worse than the rival, or not shown."""
-    without: Mapping[Block, VerdictWord]
-    """Block -> the verdict if it is left out, where that is another one."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +65,8 @@ class Verdict:
     method: str
     against: tuple[RivalComparison, ...]
     """The method against each rival, best mean rank first."""
+    num_tests: int
+    """Number of planned comparisons, which Holm's correction is for."""
 
     @property
     def shows_nothing(self) -> bool:
@@ -99,73 +100,64 @@ def reach_verdict(
     field = build_field(outcomes, question, protocol, knowledge)
     if field is None or method not in field.ranks:
         raise NoVerdict(_explain_no_verdict(outcomes, method, question, protocol, knowledge))
-    return Verdict(field, method, compare_with_rivals(method, [*field.ranks], field.scores))
+    return Verdict(field, method, compare_with_rivals(field, method), len(plan_pairs([*field.ranks], method)))
 
 
-def compare_with_rivals(
-    method: str, competitors: Sequence[str], scores: Mapping[str, Mapping[Block, float]]
-) -> tuple[RivalComparison, ...]:
-    """Compare a method with each of the others, in their order; all have the same blocks."""
-    rivals = [rival for rival in competitors if rival != method]
-    blocks = list(scores[method])
-    own_N, theirs_PN = (
-        np.array([[scores[name][block] for block in blocks] for name in names])
-        for names in ([method], rivals)
-    )
-    differences_PN = own_N - theirs_PN
-    tests = [compute_effect_and_p(own_N[0], rival_N) for rival_N in theirs_PN]
-    words = judge_pairs(differences_PN)
-    left_out = judge_without_each_block(differences_PN)
+def plan_pairs(competitors: Sequence[str], method: str) -> list[tuple[str, str]]:
+    """Plan the comparisons that are tested: those of a method with each rival.
+
+    For fedgrid's own method these are also all others against `BNC`. Nothing else is tested.
+    """
+    pairs = [(method, rival) for rival in competitors if rival != method]
+    if method == OWN_METHOD and BNC in competitors:
+        pairs += [(other, BNC) for other in competitors if other not in (method, BNC)]
+    return pairs
+
+
+class TestedPair(NamedTuple):
+    """The test of a planned comparison, seen from its first method."""
+
+    p: float
+    """After Holm's correction for all that are planned."""
+    verdict: VerdictWord
+
+
+def run_planned_tests(field: Field, method: str) -> dict[tuple[str, str], TestedPair]:
+    """Run the tests of `plan_pairs`; each pair stands in both directions. Empty if the method has no rank."""
+    if method not in field.ranks:
+        return {}
+    pairs = plan_pairs([*field.ranks], method)
+    words, corrected = judge_pairs(_stack_differences(field, pairs))
+    flipped: dict[VerdictWord, VerdictWord] = {"better": "worse", "worse": "better", "not shown": "not shown"}
+    tests: dict[tuple[str, str], TestedPair] = {}
+    for (one, other), word, p in zip(pairs, words, corrected, strict=True):
+        tests[one, other], tests[other, one] = TestedPair(p, word), TestedPair(p, flipped[word])
+    return tests
+
+
+def compare_with_rivals(field: Field, method: str) -> tuple[RivalComparison, ...]:
+    """Compare a method with each of the other competitors, in their order."""
+    pairs = plan_pairs([*field.ranks], method)
+    differences_PN = _stack_differences(field, pairs)
+    words, corrected = judge_pairs(differences_PN)
+    # Those with a rival come first in a plan.
+    rivals = [other for one, other in pairs if one == method]
     return tuple(
         RivalComparison(
             rival,
             float(differences_PN[place].mean()),
             bootstrap_mean_interval(differences_PN[place]),
-            tests[place][0],
-            p,
-            find_least_shown_difference(differences_PN[place], len(rivals)),
+            corrected[place],
+            find_least_shown_difference(differences_PN[place], len(pairs)),
             words[place],
-            {
-                block: without[place]
-                # With a single block there is none to leave out, and `left_out` is empty.
-                for block, without in zip(blocks, left_out, strict=False)
-                if without[place] != words[place]
-            },
         )
-        for place, (rival, p) in enumerate(zip(rivals, apply_holm([p for _, p in tests]), strict=True))
+        for place, rival in enumerate(rivals)
     )
 
 
-class ShownPair(NamedTuple):
-    """Two competitors that are shown to differ, after Holm's correction for all pairs."""
-
-    winner: str
-    loser: str
-    stays: bool
-    """Whether that is shown whichever family is left out."""
-
-
-def find_shown_pairs(field: Field) -> tuple[list[ShownPair], Counter[str]]:
-    """Find the pairs that are shown to differ, and the families that decide verdicts.
-
-    The counter has, for each family, the number of pairs whose verdict changes without it.
-    """
-    pairs = list(combinations(field.ranks, 2))
-    differences_PN = np.stack([field.stack_scores(one) - field.stack_scores(other) for one, other in pairs])
-    words, left_out = judge_pairs(differences_PN), judge_without_each_block(differences_PN)
-    shown = [
-        ShownPair(
-            *(pair if word == "better" else pair[::-1]), all(without[place] == word for without in left_out)
-        )
-        for place, (pair, word) in enumerate(zip(pairs, words, strict=True))
-        if word != "not shown"
-    ]
-    changes: Counter[str] = Counter()
-    # Empty with a single block, as in `compare_with_rivals`.
-    for label, without in zip(field.labels.values(), left_out, strict=False):
-        changes[label] = sum(now != before for now, before in zip(without, words, strict=True))
-    # The plus drops families without any change.
-    return shown, +changes
+def _stack_differences(field: Field, pairs: Sequence[tuple[str, str]]) -> Array:
+    """Stack the differences of pairs by kind, shape (P, N)."""
+    return np.stack([field.average_kinds(one) - field.average_kinds(other) for one, other in pairs])
 
 
 def _explain_no_verdict(

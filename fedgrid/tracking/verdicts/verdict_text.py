@@ -20,7 +20,7 @@ from fedgrid.tracking.tables.table import (
 from fedgrid.tracking.verdicts.families import FamilyResult, summarise_families
 from fedgrid.tracking.verdicts.field import BNC, CLUSTERING, SERVING
 from fedgrid.tracking.verdicts.outcomes import Block
-from fedgrid.tracking.verdicts.power import POWER, count_blocks_needed
+from fedgrid.tracking.verdicts.power import POWER, count_kinds_needed
 from fedgrid.tracking.verdicts.tables import (
     MAX_NAMED,
     build_score_cells,
@@ -59,13 +59,12 @@ def build_verdict_table(verdict: Verdict, budget: int) -> Table:
     """Build the table of a verdict: a row for each method, and the comparison with it."""
     field = verdict.field
     against = {comparison.rival: comparison for comparison in verdict.against}
-    shown = ("difference", "95 %", "effect", "p", "shows from", "verdict", "changes without")
+    shown = ("difference", "95 %", "p", "shows from", "verdict")
     columns = (*build_score_columns(field), *map(Column, shown))
-    labels = field.labels
     rows = [
         Row(
             field.format_label(method),
-            (*build_score_cells(field, method), *_build_rival_cells(against.get(method), labels)),
+            (*build_score_cells(field, method), *_build_rival_cells(against.get(method))),
             is_reference=method not in field.ranks,
         )
         for method in field.outcomes
@@ -81,7 +80,7 @@ def build_verdict_table(verdict: Verdict, budget: int) -> Table:
 
 
 def format_sentence(verdict: Verdict, budget: int) -> str:
-    """Format a verdict in words: the power of the test, what is shown, and which families decide it."""
+    """Format a verdict in words: the power of the test, and what is shown."""
     field = verdict.field
     parts = []
     # Undecided rivals are named too: a list of wins alone would hide what could not be shown.
@@ -90,8 +89,7 @@ def format_sentence(verdict: Verdict, budget: int) -> str:
             parts.append(f"{words} {len(rivals)} of {_count_rivals(verdict)} ({_abbreviate_names(rivals)})")
     is_what = f"Over these families {verdict.method} is {', '.join(parts)}."
     subject = f"{field.question.name}{_format_protocol(verdict, budget)}, methods {CLASSES[field.knowledge]}"
-    sentences = (_describe_power(verdict), is_what, _describe_changes(verdict))
-    return f"{subject}: {' '.join(filter(None, sentences))}"
+    return f"{subject}: {_describe_power(verdict)} {is_what}"
 
 
 def _format_protocol(verdict: Verdict, budget: int) -> str:
@@ -118,9 +116,8 @@ def _describe_power(verdict: Verdict) -> str:
     if verdict.shows_nothing:
         return (
             f"{field.scope} cannot show any difference from {_count_rivals(verdict)}: the test needs "
-            f"{count_blocks_needed(len(verdict.against))} families in which two methods differ, and more "
-            "where "
-            "some favour the other."
+            f"{count_kinds_needed(verdict.num_tests)} kinds in which two methods differ, and more where some "
+            "favour the other."
         )
     shown = sorted((one.least, one.rival) for one in verdict.against if not isinf(one.least))
     # The easiest and the hardest rival; one of them if they need the same difference.
@@ -130,41 +127,26 @@ def _describe_power(verdict: Verdict) -> str:
     return f"{field.scope} show a mean difference of at least {' to '.join(ends)}{none_words}."
 
 
-def _describe_changes(verdict: Verdict) -> str:
-    """Describe which verdicts change when one family is left out."""
-    labels = verdict.field.labels
-    changed = [
-        f"{against.rival} ({against.verdict}) without "
-        f"{_abbreviate_names([labels[block] for block in against.without])}"
-        for against in verdict.against
-        if against.without
-    ]
-    if changed:
-        return f"One family decides: the verdict changes on {'; '.join(changed)}."
-    return "" if verdict.shows_nothing else "No verdict changes when one family is left out."
-
-
 def verdict_to_dict(verdict: Verdict, budget: int) -> dict[str, Any]:
     """Convert a verdict to a dictionary for programs; None stands for a number that there is none of."""
-    labels = verdict.field.labels
     return {
         "question": verdict.field.question.name,
         "protocol": verdict.field.protocol,
         "told": verdict.field.knowledge,
         "method": verdict.method,
-        "families": len(labels),
+        "families": len(verdict.field.blocks),
+        "kinds": len(verdict.field.kinds),
+        "tests": verdict.num_tests,
         "text": format_sentence(verdict, budget),
         "rivals": [
             {
                 "method": against.rival,
                 "difference": against.difference,
                 "interval": against.interval,
-                "effect": against.effect,
                 "p": against.p,
                 # JSON has no infinity.
                 "shows_from": None if isinf(against.least) else against.least,
                 "verdict": against.verdict,
-                "without": {labels[block]: word for block, word in against.without.items()},
             }
             for against in verdict.against
         ],
@@ -174,39 +156,32 @@ def verdict_to_dict(verdict: Verdict, budget: int) -> dict[str, Any]:
 def _format_caption(verdict: Verdict) -> str:
     """Format the caption of a verdict's table: power, question, and the meaning of the columns."""
     field = verdict.field
-    friedman_p = field.comparison.friedman_p
-    tested = (
-        "" if friedman_p is None else f" Friedman's test of all methods: p {format_p(friedman_p, 'is ')}."
-    )
     return " ".join(
         (
             _describe_power(verdict),
-            f"Question: {field.question.words}?{tested}",
-            f"Difference: {verdict.method} minus the row's method, mean over families, with its 95 % "
-            "interval by a bootstrap over families. Effect: rank-biserial, from -1 (worse in every "
-            "family) to 1.",
-            f"p: exact signed-rank test over families, Holm's correction for {_count_rivals(verdict)}; below "
-            f"{ALPHA} the verdict is better or worse.",
+            f"Question: {field.question.words}?",
+            f"Difference: {verdict.method} minus the row's method, mean over kinds of clients, with its 95 % "
+            "interval by a bootstrap over kinds; ranks and scores are means over families.",
+            f"p: exact sign-flip test over kinds, Holm's correction for {verdict.num_tests} planned "
+            f"comparison{'s' * (verdict.num_tests > 1)}; below {ALPHA} the verdict is better or worse.",
             f"Shows from: the least mean difference that {POWER:.0%} of such arenas would show, with ties "
-            "and sizes of differences as here. Changes without: families without which the verdict is "
-            "another. References, and methods that are given more or less, are neither ranked nor tested.",
+            "and sizes of differences as here. "
+            "References, and methods that are given more or less, are neither ranked nor tested.",
         )
     )
 
 
-def _build_rival_cells(against: RivalComparison | None, labels: dict[Block, str]) -> list[Cell]:
+def _build_rival_cells(against: RivalComparison | None) -> list[Cell]:
     """Build the cells of the comparison with one rival; dashes for a method that is no rival."""
     if against is None:
-        return [Cell(NONE)] * 7
+        return [Cell(NONE)] * 5
     low, high = (format_signed(bound, 3) for bound in against.interval)
     return [
         Cell(format_signed(against.difference, 3), against.difference),
         Cell(f"{low} to {high}"),
-        Cell(format_fixed(against.effect, 2), against.effect),
         Cell(format_p(against.p), against.p, bold=against.p < ALPHA),
         Cell(NONE) if isinf(against.least) else Cell(format_fixed(against.least, 3), against.least),
         Cell(against.verdict, bold=against.p < ALPHA),
-        Cell(_abbreviate_names([labels[block] for block in against.without]) or NONE),
     ]
 
 

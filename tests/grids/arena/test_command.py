@@ -66,7 +66,10 @@ def test_verdict_is_printed_and_written_with_every_row(undisturbed):
     assert {row["processor"] for row in rows} != {""}
     said = " ".join(result.out.split())
     assert "serving (9 steps of fine-tuning for all), methods not given the number of groups" in said
-    assert "2 families (each the mean of 1 seed) cannot show any difference from 1 rival" in said
+    assert (
+        "2 families of 2 kinds (each family the mean of 1 seed) cannot show any difference from 1 rival"
+        in said
+    )
     assert "flis-dc is undecided with 1 of 1 rival (fedavg)" in said
     assert "note: no verdict on clustering: of the methods not given the number of groups" in result.out
     page = (folder / "verdict.md").read_text()

@@ -58,11 +58,14 @@ def test_halves_are_rounded_away_from_zero():
         format_fixed(-0.345, 2),
         format_fixed(-0.0049, 2),
         format_fixed(2.5, 0),
+        # A mean that is a bit of the last place below its half.
+        format_fixed(0.24450000000000002 - 2e-16, 3),
     ] == [
         "0.35",
         "-0.35",
         "0.00",
         "3",
+        "0.245",
     ]
 
 
