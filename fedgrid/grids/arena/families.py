@@ -1,6 +1,6 @@
-"""The families of an arena: kinds of clients, made by a rule that was committed before the first run.
+"""The families of an arena: variants of kinds of clients, by a rule that was committed before the first run.
 
-Families are the blocks of the arena's tests, so they are many and differ much: five kinds of hidden groups in
+Kinds are the blocks of the arena's tests, and should be many and differ much: five of hidden groups in
 equal and in unequal sizes; two that hardly differ; five conditions, each on a kind whose groups differ in
 classes and on one whose images differ; and eight kinds of clients without groups. No method was developed on
 two levels, drift, sixty clients or held-out clients; nor, except evident-groups, on a continuum, one odd

@@ -21,7 +21,7 @@ from fedgrid.tracking.verdicts.field import (
     rank_without_datasets,
 )
 from fedgrid.tracking.verdicts.outcomes import Outcome, Protocol
-from fedgrid.tracking.verdicts.verdict import CLASSES, OWN_METHOD, TestedPair, run_planned_tests
+from fedgrid.tracking.verdicts.verdict import CLASSES, OWN_METHOD, PairVerdict, run_planned_tests
 
 MAX_NAMED = 6
 """Largest number of rivals or kinds that a sentence names."""
@@ -53,9 +53,9 @@ def build_methods_table(
 
     Args:
         fields: of the classes.
-        subjects: methods whose planned comparisons are tested.
         name: of the table's files.
         title: of the table.
+        subjects: methods whose planned comparisons are tested.
         explained: another table on the page explains the columns (default False).
     """
     first = fields[0]
@@ -64,7 +64,7 @@ def build_methods_table(
     if not explained:
         sentences += [_OWN[first.question.name], _HELD_OUT if _has_held_out(first) else "", _TESTS]
     sentences += [
-        f"{len(pairs) // 2} comparisons are planned with {subject}." for subject, pairs in tests.items()
+        f"Planned for {subject}: {len(pairs) // 2} comparisons." for subject, pairs in tests.items()
     ]
     anchors = [
         (anchor, pairs)
@@ -124,7 +124,7 @@ def _find_unranked_section(field: Field, method: str) -> str:
 
 def _run_tests(
     fields: Sequence[Field], subjects: Sequence[str]
-) -> dict[str, dict[tuple[str, str], TestedPair]]:
+) -> dict[str, dict[tuple[str, str], PairVerdict]]:
     """Run the planned tests of each subject that competes in one of the fields."""
     return {
         subject: pairs
@@ -134,11 +134,11 @@ def _run_tests(
     }
 
 
-def _build_test_cell(tested: TestedPair | None) -> Cell:
+def _build_test_cell(found: PairVerdict | None) -> Cell:
     """Build the cell of a planned test: its verdict, and p in brackets."""
-    if tested is None:
+    if found is None:
         return Cell(NONE)
-    return Cell(f"{tested.verdict} ({format_p(tested.p)})", tested.p)
+    return Cell(f"{found.verdict} ({format_p(found.p)})", found.p)
 
 
 _TESTS = (

@@ -114,24 +114,24 @@ def plan_pairs(competitors: Sequence[str], method: str) -> list[tuple[str, str]]
     return pairs
 
 
-class TestedPair(NamedTuple):
-    """The test of a planned comparison, seen from its first method."""
+class PairVerdict(NamedTuple):
+    """The verdict of a planned comparison on its first method."""
 
     p: float
     """After Holm's correction for all that are planned."""
     verdict: VerdictWord
 
 
-def run_planned_tests(field: Field, method: str) -> dict[tuple[str, str], TestedPair]:
+def run_planned_tests(field: Field, method: str) -> dict[tuple[str, str], PairVerdict]:
     """Run the tests of `plan_pairs`; each pair stands in both directions. Empty if the method has no rank."""
     if method not in field.ranks:
         return {}
     pairs = plan_pairs([*field.ranks], method)
     words, corrected = judge_pairs(_stack_differences(field, pairs))
     flipped: dict[VerdictWord, VerdictWord] = {"better": "worse", "worse": "better", "not shown": "not shown"}
-    tests: dict[tuple[str, str], TestedPair] = {}
+    tests: dict[tuple[str, str], PairVerdict] = {}
     for (one, other), word, p in zip(pairs, words, corrected, strict=True):
-        tests[one, other], tests[other, one] = TestedPair(p, word), TestedPair(p, flipped[word])
+        tests[one, other], tests[other, one] = PairVerdict(p, word), PairVerdict(p, flipped[word])
     return tests
 
 
