@@ -30,6 +30,7 @@ from benchmarks.groups.stored import Round, SharedPrefix, load_shared_prefix
 from fedgrid.algorithms.clustering import ward
 from fedgrid.algorithms.clustering.graph import Groups
 from fedgrid.algorithms.clustering.measures import number_groups
+from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.updates.products import Products
 from fedgrid.algorithms.updates.source import Matrix
 from fedgrid.engine.federation.seeds import make_generator
@@ -139,19 +140,25 @@ def find_groups(rounds: Sequence[Round], num_groups: int, seed: int) -> Iterator
     """Yield the groups that each cell finds; without groups (0) the number cannot be given."""
     for distances, extent in product(DISTANCES, ROUNDS):
         part = rounds if extent == "pooled" else rounds[-1:]
-        squares_KK = np.mean([_select_distances(each, distances) for each in part], axis=0)
-        rng = make_generator(seed, "algorithm")
-        groups = ward.find_groups(squares_KK, 0, rng)
-        score = ward.score_evidence(squares_KK, groups, rng)
-        if num_groups:
-            yield (distances, extent, "told"), ward.cut_into_number(squares_KK, num_groups)
-        yield (distances, extent, "silhouette"), groups
-        # No score: there is one group, each client is one, or there is no gap between them.
-        evident = score is not None and score > EVIDENCE
-        yield (distances, extent, "evidence"), groups if evident else [list(range(len(squares_KK)))]
+        squares_KK = np.mean([select_distances(each, distances) for each in part], axis=0)
+        for number, groups in cut_tree(squares_KK, num_groups, seed):
+            yield (distances, extent, number), groups
 
 
-def _select_distances(stored: Round, distances: str) -> Matrix:
+def cut_tree(squares_KK: Matrix, num_groups: int, seed: int) -> Iterator[tuple[str, Groups]]:
+    """Yield each way to the number of groups and the groups that Ward's tree then has."""
+    rng = make_generator(seed, "algorithm")
+    groups = ward.find_groups(squares_KK, 0, rng)
+    score = ward.score_evidence(squares_KK, groups, rng)
+    if num_groups:
+        yield "told", ward.cut_into_number(squares_KK, num_groups)
+    yield "silhouette", groups
+    # No score: there is one group, each client is one, or there is no gap between them.
+    evident = score is not None and score > EVIDENCE
+    yield "evidence", groups if evident else [list(range(len(squares_KK)))]
+
+
+def select_distances(stored: Round, distances: str) -> Matrix:
     """Select a round's distances: standardised, or of the updates as they are."""
     if distances == "standardised":
         return stored.standardised_MM
@@ -161,9 +168,16 @@ def _select_distances(stored: Round, distances: str) -> Matrix:
 def build_rows(federation: Federation, shared_prefix: SharedPrefix) -> list[Row]:
     """Build a row for each cell."""
     num_groups = FAMILIES[federation.family].num_groups
-    truth_K = shared_prefix.truth_K if num_groups else np.zeros_like(shared_prefix.truth_K)
+    found = find_groups(shared_prefix.rounds, num_groups, shared_prefix.seed)
+    return score_cells(federation, shared_prefix.truth_K, found)
+
+
+def score_cells(federation: Federation, truth_K: Labels, found: Iterable[tuple[Cell, Groups]]) -> list[Row]:
+    """Score the groups that cells found against the hidden ones, if the federation has any."""
+    if not FAMILIES[federation.family].num_groups:
+        truth_K = np.zeros_like(truth_K)
     rows = []
-    for cell, groups in find_groups(shared_prefix.rounds, num_groups, shared_prefix.seed):
+    for cell, groups in found:
         labels_K = number_groups(groups, len(truth_K))
         ari = round(float(adjusted_rand_score(truth_K, labels_K)), 6)
         rows.append(Row(*federation, *cell, int(is_same_partition(labels_K, truth_K)), ari, len(groups)))

@@ -146,7 +146,7 @@ def load_first_rounds(config: RunConfig, is_enough: StopRule, path: Path, data_d
         except ConfigError as error:
             raise DealingError(str(error)) from error
         counts = [np.bincount(client.train.labels, minlength=setup.num_classes) for client in setup.clients]
-        rounds = _train_rounds(config, setup, truth_K, is_enough, data_dir)
+        rounds = train_rounds(config, setup, truth_K, Recorder(), is_enough, data_dir)
         _write_rounds(path, SharedPrefix(truth_K, config.root_seed, rounds, np.stack(counts)))
     with np.load(path) as arrays:
         numbers = range(sum(name.startswith("clients") for name in arrays.files))
@@ -163,26 +163,17 @@ def load_first_rounds(config: RunConfig, is_enough: StopRule, path: Path, data_d
         return SharedPrefix(arrays["truth"], config.root_seed, rounds, arrays.get("counts"))
 
 
-def find_pairing_round(num_clients: int, rounds: Sequence[Round]) -> int:
-    """Find the first round, from 1, by which every two clients were in a round together.
-
-    If some were not, that is the round after the last.
-    """
-    paired_KK = np.zeros((num_clients, num_clients), bool)
-    for number, each in enumerate(rounds, 1):
-        paired_KK[np.ix_(each.clients, each.clients)] = True
-        if paired_KK.all():
-            return number
-    return len(rounds) + 1
-
-
-def _train_rounds(
-    config: RunConfig, setup: Setup, truth_K: Labels, is_enough: StopRule, data_dir: Path
+def train_rounds(
+    config: RunConfig,
+    setup: Setup,
+    truth_K: Labels,
+    recorder: Recorder,
+    is_enough: StopRule,
+    data_dir: Path,
 ) -> list[Round]:
-    """Train until the rounds are enough."""
+    """Train until the rounds that the recorder has are enough, and return them."""
     dataset = find_dataset(config.dataset, data_dir)
     model_arguments = config.model, dataset.inputs, dataset.num_classes
-    recorder = Recorder()
     federation = Federation(
         algorithm=recorder,
         layout=read_layout(build_blank(*model_arguments)),
@@ -209,6 +200,19 @@ def _train_rounds(
             replace(stored, fit_M2=_collect_fit(record, stored.clients)) for stored in rounds[done:]
         ]
     return rounds
+
+
+def find_pairing_round(num_clients: int, rounds: Sequence[Round]) -> int:
+    """Find the first round, from 1, by which every two clients were in a round together.
+
+    If some were not, that is the round after the last.
+    """
+    paired_KK = np.zeros((num_clients, num_clients), bool)
+    for number, each in enumerate(rounds, 1):
+        paired_KK[np.ix_(each.clients, each.clients)] = True
+        if paired_KK.all():
+            return number
+    return len(rounds) + 1
 
 
 def _collect_fit(record: RoundRecord, clients: Sequence[int]) -> Matrix:
