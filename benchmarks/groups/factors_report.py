@@ -114,7 +114,7 @@ def compare_cells(scores: Mapping[Cell, Matrix]) -> dict[str, Comparison]:
 def format_sentence(rows: Sequence[Row]) -> str:
     """Format what the comparisons of exactly right federations allow to say."""
     comparisons = {name: compare_cells(average_by_family(rows, name, "right")) for name in (*DATASETS, BOTH)}
-    ours, plain = ([row.right for row in _select_rows(rows, *cell)] for cell in (OURS, PLAIN))
+    ours, plain = ([row.right for row in select_rows(rows, *cell)] for cell in (OURS, PLAIN))
     first = next(iter(PLANNED))
     means = [comparisons[name][first].mean for name in DATASETS]
     if min(means) <= 0:
@@ -146,7 +146,7 @@ def format_results(rows: Sequence[Row]) -> str:
         comparisons = [compare_cells(average_by_family(rows, name, score)) for name in (*DATASETS, BOTH)]
         lines += [f"{label}: mean difference; families better, equal, worse; agreeing; p (Holm):", ""]
         cells = [[name, *(_format_comparison(each[name]) for each in comparisons)] for name in PLANNED]
-        lines += _format_table(["", *DATASETS, BOTH], cells)
+        lines += format_table(["", *DATASETS, BOTH], cells)
     lines += ["False splits of federations without groups (at most: upper 95 % limit of the share):", ""]
     return "\n".join(lines + _tabulate_pairs(rows, NUMBERS[1:], grouped=False))
 
@@ -177,11 +177,16 @@ def draw_shares(rows: Sequence[Row]) -> Figure:
 
 def insert_results(page: str, rows: Sequence[Row]) -> str:
     """Replace the results between the page's marks."""
-    before, _, rest = page.partition(BEGIN)
-    return f"{before}{BEGIN}\n{format_results(rows)}{END}{rest.partition(END)[2]}"
+    return replace_text(page, BEGIN, END, format_results(rows))
 
 
-def _select_rows(
+def replace_text(page: str, begin: str, end: str, text: str) -> str:
+    """Replace what stands between two marks of a page."""
+    before, _, rest = page.partition(begin)
+    return f"{before}{begin}\n{text}{end}{rest.partition(end)[2]}"
+
+
+def select_rows(
     rows: Sequence[Row], *cell: str, dataset: str | None = None, grouped: bool = True
 ) -> list[Row]:
     """Select a cell's rows, of families with groups or without; of all data sets if none is named."""
@@ -199,17 +204,17 @@ def _tabulate_pairs(rows: Sequence[Row], numbers: Sequence[str], *, grouped: boo
     body = []
     for pair in PAIRS:
         row_groups = [
-            _select_rows(rows, *pair, number, dataset=dataset, grouped=grouped)
+            select_rows(rows, *pair, number, dataset=dataset, grouped=grouped)
             for dataset in DATASETS
             for number in numbers
         ]
         body.append(
             [
                 ", ".join(pair),
-                *(_format_means(each) if grouped else _false_splits(each) for each in row_groups),
+                *(_format_means(each) if grouped else format_false_splits(each) for each in row_groups),
             ]
         )
-    return _format_table(
+    return format_table(
         ["", *(f"{dataset}, {NUMBER_TITLES[number]}" for dataset in DATASETS for number in numbers)], body
     )
 
@@ -219,7 +224,8 @@ def _format_means(rows: Sequence[Row]) -> str:
     return f"{right:.3f}, {ari:.2f}, {clusters:.1f}"
 
 
-def _false_splits(rows: Sequence[Row]) -> str:
+def format_false_splits(rows: Sequence[Row]) -> str:
+    """Format how many federations without groups are cut up, and the upper 95 % limit of their share."""
     count = sum(not row.right for row in rows)
     return f"{count} of {len(rows)} (at most {compute_upper_limit(count, len(rows)):.1%})"
 
@@ -231,7 +237,8 @@ def _format_comparison(comparison: Comparison) -> str:
     return f"{comparison.mean:+.3f}; {counts}; {agreement}; {test.p:.2g} ({comparison.p:.2g})"
 
 
-def _format_table(head: Sequence[str], body: Iterable[Sequence[str]]) -> list[str]:
+def format_table(head: Sequence[str], body: Iterable[Sequence[str]]) -> list[str]:
+    """Format a table as lines of Markdown, with an empty line after it."""
     lines = [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *body)]
     return [*lines, ""]
 

@@ -2,7 +2,9 @@
 
 import numpy as np
 
+from benchmarks.groups import factors
 from benchmarks.groups.bounds import (
+    BOUNDS_CSV,
     CELLS,
     DISTANCES,
     compute_distances,
@@ -11,6 +13,17 @@ from benchmarks.groups.bounds import (
     scale_tensors,
     take_signs,
 )
+from benchmarks.groups.bounds_report import (
+    BEGIN,
+    END,
+    PAGE,
+    compare_kinds,
+    format_agreement,
+    format_results,
+    select_whole_seeds,
+)
+from benchmarks.groups.factors import FAMILIES, Federation, Row
+from benchmarks.groups.factors_report import BOTH, replace_text
 from fedgrid.algorithms.updates.source import Layout
 from fedgrid.algorithms.updates.updates import Updates
 
@@ -24,7 +37,7 @@ def test_signs_of_centred_updates():
 
 
 def test_one_scale_a_tensor():
-    """Mean squares, centred: (1 + 0 + 1) / 6 of the first tensor, (4 + 4 + 16 + 25 + 25 + 0) / 6 of the other."""
+    """Mean squares, centred: (1 + 1) / 6 of the first tensor, (4 + 4 + 16 + 25 + 25) / 6 of the other."""
     first, second = np.sqrt(2 / 6), np.sqrt(74 / 6)
     expected = [
         [-1 / first, 0, -2 / second, 5 / second],
@@ -62,3 +75,43 @@ def test_cells_see_their_round():
     assert found["sign", "first", "told"] == [[0, 2, 4, 6], [1, 3, 5, 7]]
     for extent in ("second", "one", "pooled"):
         assert found["sign", extent, "told"] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_seeds_that_lack_a_family_are_left_out():
+    rows = [
+        Row(*Federation("digits", family, seed), "sign", "pooled", "told", 1, 1.0, 2)
+        for seed in (8000, 8001)
+        for family in FAMILIES
+    ]
+    assert {row.seed for row in select_whole_seeds(rows[:-1])} == {8000}
+    assert select_whole_seeds(rows) == rows
+
+
+def test_kinds_are_the_blocks_of_a_difference():
+    """On digits signs alone are right in all families of two kinds, on MNIST in half of one kind's: over both
+    two of eight kinds are better, by 0.75 and 0.5."""
+    rows = []
+    for dataset, winners in (("digits", ("swapped-", "noisy-")), ("mnist", ("swapped-equal",))):
+        for family in FAMILIES:
+            for distances, right in (("sign", family.startswith(winners)), ("standardised", False)):
+                row = Row(dataset, family, 8000, distances, "pooled", "told", int(right), 0.0, 2)
+                rows += [row, row._replace(distances="one-scale", right=0), row._replace(rounds="first")]
+    test = compare_kinds(rows, BOTH)["pooled: signs - standardised"]
+    assert (test.better, test.equal, test.worse) == (2, 6, 0)
+    assert sum(test.differences) == 0.75 + 0.5
+    assert test.p == 0.5, "2 / 2^2: two signs that agree"
+
+
+def test_agreement_counts_rows_of_old_cells():
+    """Three rows computed again: one the same, one with another ARI, one no longer right; a new cell."""
+    rows = [
+        Row("mnist", "swapped-equal", seed, "raw", "one", "told", 1, 1.0, 4) for seed in (8000, 8001, 8002)
+    ]
+    again = [rows[0], rows[1]._replace(ari=0.9), rows[2]._replace(right=0), rows[0]._replace(rounds="first")]
+    assert "mnist 1 of 3 (1)" in format_agreement(again, rows)
+
+
+def test_page_is_in_step_with_the_rows():
+    page = PAGE.read_text(encoding="utf-8")
+    results = format_results(select_whole_seeds(factors.read_rows(BOUNDS_CSV)), factors.read_rows())
+    assert page == replace_text(page, BEGIN, END, results)
