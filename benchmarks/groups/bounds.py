@@ -150,8 +150,8 @@ def compute_rows(federation: Federation, mnist: Path, folder: Path, data_dir: Pa
             rounds = [
                 {name: arrays[f"{name}_{number}"] for name in DISTANCES} for number in range(NUM_ROUNDS)
             ]
-            found = find_groups(rounds, FAMILIES[federation.family].num_groups, config.root_seed)
-            return factors.score_cells(federation, arrays["truth"], found)
+            cell_groups = find_groups(rounds, FAMILIES[federation.family].num_groups, config.root_seed)
+            return factors.score_cells(federation, arrays["truth"], cell_groups)
 
 
 def _write_distances(path: Path, truth_K: Labels, rounds: Sequence[RoundDistances]) -> None:

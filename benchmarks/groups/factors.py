@@ -168,16 +168,18 @@ def select_distances(stored: Round, distances: str) -> Matrix:
 def build_rows(federation: Federation, shared_prefix: SharedPrefix) -> list[Row]:
     """Build a row for each cell."""
     num_groups = FAMILIES[federation.family].num_groups
-    found = find_groups(shared_prefix.rounds, num_groups, shared_prefix.seed)
-    return score_cells(federation, shared_prefix.truth_K, found)
+    cell_groups = find_groups(shared_prefix.rounds, num_groups, shared_prefix.seed)
+    return score_cells(federation, shared_prefix.truth_K, cell_groups)
 
 
-def score_cells(federation: Federation, truth_K: Labels, found: Iterable[tuple[Cell, Groups]]) -> list[Row]:
+def score_cells(
+    federation: Federation, truth_K: Labels, cell_groups: Iterable[tuple[Cell, Groups]]
+) -> list[Row]:
     """Score the groups that cells found against the hidden ones, if the federation has any."""
     if not FAMILIES[federation.family].num_groups:
         truth_K = np.zeros_like(truth_K)
     rows = []
-    for cell, groups in found:
+    for cell, groups in cell_groups:
         labels_K = number_groups(groups, len(truth_K))
         ari = round(float(adjusted_rand_score(truth_K, labels_K)), 6)
         rows.append(Row(*federation, *cell, int(is_same_partition(labels_K, truth_K)), ari, len(groups)))

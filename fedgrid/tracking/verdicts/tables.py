@@ -134,11 +134,11 @@ def _run_tests(
     }
 
 
-def _build_test_cell(found: PairVerdict | None) -> Cell:
+def _build_test_cell(verdict: PairVerdict | None) -> Cell:
     """Build the cell of a planned test: its verdict, and p in brackets."""
-    if found is None:
+    if verdict is None:
         return Cell(NONE)
-    return Cell(f"{found.verdict} ({format_p(found.p)})", found.p)
+    return Cell(f"{verdict.verdict} ({format_p(verdict.p)})", verdict.p)
 
 
 _TESTS = (
