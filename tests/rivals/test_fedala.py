@@ -48,7 +48,7 @@ def mix(received, memory, *, steps=0, round_index=0, **settings):
         memory,
         rule=build_rule(**settings),
         max_steps=steps,
-        moment=Moment(round_index, own_rng=np.random.default_rng(round_index)),
+        moment=Moment(round_index, make_own_rng=lambda: np.random.default_rng(round_index)),
     )
 
 

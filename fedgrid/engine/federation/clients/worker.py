@@ -289,8 +289,10 @@ class ClientWorker:
         """Make the moment of a task; what a rule draws for a test is what it draws in the round after."""
         is_adaptation = isinstance(task, EvaluateTask)
         following = task.round_index + is_adaptation
-        rng = make_generator(self._setup.seed, "own batches", client=task.client, round_index=following)
-        return Moment(task.round_index, is_adaptation, rng)
+        make_rng = partial(
+            make_generator, self._setup.seed, "own batches", client=task.client, round_index=following
+        )
+        return Moment(task.round_index, is_adaptation, make_rng)
 
     def _predict_reference(self, model: Vector) -> np.ndarray:
         """Predict the server's reference images with the model that the server can build from the update."""

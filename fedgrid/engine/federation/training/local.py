@@ -9,7 +9,7 @@ Shapes: N images, P entries of a state vector of which W are parameters.
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from math import ceil, nan
 from types import MappingProxyType
@@ -95,8 +95,8 @@ class Moment:
     """The round, from 0."""
     is_adaptation: bool = False
     """Whether it is an adaptation before a test, after that round."""
-    own_rng: np.random.Generator = field(default_factory=partial(np.random.default_rng, 0))
-    """Draws the parts of `LocalModel.batches`."""
+    make_own_rng: Callable[[], np.random.Generator] = partial(np.random.default_rng, 0)
+    """Makes what draws the parts of `LocalModel.batches`, which most rules do not use."""
 
 
 class ModelInTraining:
@@ -141,6 +141,7 @@ class ModelInTraining:
         self._optimizer = OPTIMIZERS[training.optimizer](flat, training, memory.get(OPTIMIZER))
         self._own_optimizers: dict[str, OwnOptimizer] = {}
         self._moment = moment
+        self._own_rng: np.random.Generator | None = None
         self._held = held
         self.update_attributes(
             layout=flat.layout,
@@ -274,7 +275,9 @@ class ModelInTraining:
             )
         images, labels = self._held
         count = max(1, int(share * len(labels)))
-        begin = int(self._moment.own_rng.integers(len(labels) - count + 1))
+        if self._own_rng is None:
+            self._own_rng = self._moment.make_own_rng()
+        begin = int(self._own_rng.integers(len(labels) - count + 1))
         return ImageBatches(
             images[begin : begin + count],
             labels[begin : begin + count],

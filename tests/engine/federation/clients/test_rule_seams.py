@@ -10,6 +10,7 @@ from fedgrid.algorithms.contract.local_rule import Finished, LocalRule, LocalSte
 from fedgrid.algorithms.contract.orders import Adaptation, Order
 from fedgrid.engine.federation.clients.messages import EvaluateTask, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
+from fedgrid.engine.federation.errors import RunError
 from tests.engine.federation.clients.test_worker import initial, setup, training
 
 SEEN = ("round", "adapts", "part", "left_out")
@@ -74,7 +75,7 @@ def test_a_rule_knows_round_and_purpose_and_may_forget():
 
 @pytest.mark.parametrize(("share", "batch"), [(0.0, None), (1.5, None), (0.5, 0)])
 def test_an_impossible_part_is_refused(share, batch):
-    with pytest.raises(Exception, match="share"):
+    with pytest.raises(RunError, match=r"local.batches\(share="):
         train(Watch(share=share, batch=batch))
 
 

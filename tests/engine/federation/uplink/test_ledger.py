@@ -9,6 +9,7 @@ from scipy.stats import norm
 
 from fedgrid.algorithms.averaging.scaffold import ScaffoldRule
 from fedgrid.algorithms.clustered.before_training.class_means import compute_bits_distance
+from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.algorithms.registry import create_algorithm
 from fedgrid.engine.federation.uplink.ledger import ORDERS, Accountant, Ledger, compute_epsilon
@@ -108,6 +109,11 @@ class TestRounds:
     def test_count_twice_with_an_array_beside_the_update(self):
         both = orders(0, rule=ScaffoldRule())
         assert after(accountant(), None, 1, both, [0]) == pytest.approx([1 / 2])
+
+    @pytest.mark.parametrize(("rule", "spent"), [(PLAIN, 0.0), (ScaffoldRule(), 1 / 4)])
+    def test_client_that_only_answers_pays_for_its_answers_alone(self, rule, spent):
+        asked = orders(0, rule=rule, steps=0)
+        assert after(accountant(), None, 1, asked, [0]) == pytest.approx([spent])
 
     def test_without_noise_count_nothing_and_have_no_column(self):
         ledger = Ledger(accountant(multiplier=0), None, 2, 0)
